@@ -53,6 +53,7 @@ _COMPOSED: dict[str, str] = {
     "pettingzoo": "jaxmarl_envs.adapters.incoming.pettingzoo:pettingzoo",
     "pgx": "jaxmarl_envs.adapters.incoming.pgx:Pgx",
     "rllib": "jaxmarl_envs.adapters.incoming.rllib:rllib",
+    "vmas": "jaxmarl_envs.adapters.incoming.vmas:vmas",
 }
 
 

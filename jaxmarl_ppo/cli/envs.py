@@ -55,8 +55,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
     session.show("of every environment: --preset rllib, the defaults of RLlib's PPO")
     session.show(
         "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, "
-        "jaxmarl, jumanji and pgx, or in Python and slow of gymnasium, openspiel and pettingzoo, "
-        "such as `pgx --env-kwargs env_id=connect_four`"
+        "jaxmarl, jumanji and pgx, or in Python and slow of gymnasium, openspiel, pettingzoo and "
+        "vmas, such as `pgx --env-kwargs env_id=connect_four`"
     )
     if jaxmarl_envs.installed_names():
         session.show(f"of installed packages: {', '.join(jaxmarl_envs.installed_names())}")

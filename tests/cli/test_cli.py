@@ -365,7 +365,16 @@ def test_list_of_environments(capsys, monkeypatch):
     assert "4, 8, 8" in line
     assert "25" in line
     assert "tic_tac_toe --preset league" in output
-    for name in ("gymnax", "grouped", "jaxmarl", "jumanji", "openspiel", "pettingzoo", "pgx"):
+    for name in (
+        "gymnax",
+        "grouped",
+        "jaxmarl",
+        "jumanji",
+        "openspiel",
+        "pettingzoo",
+        "pgx",
+        "vmas",
+    ):
         assert name in output
 
 

@@ -107,7 +107,9 @@ def own_registry(monkeypatch):
 
 def test_names_are_sorted_and_unique():
     assert list(names()) == sorted(set(names()))
-    libraries = {"gymnasium", "gymnax", "jaxmarl", "jumanji", "openspiel", "pettingzoo", "pgx"}
+    libraries = {
+        *("gymnasium", "gymnax", "jaxmarl", "jumanji", "openspiel", "pettingzoo", "pgx", "vmas")
+    }
     assert set(all_names()) - set(names()) == libraries | {"grouped", "joined", "rllib"}
     assert {"crypto", "shuttle_grid", "tic_tac_toe"} <= set(names())
 

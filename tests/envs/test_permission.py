@@ -224,5 +224,7 @@ def test_maps_that_are_unpickled_are_asked_for(tracer):
 
 def test_every_adapter_is_walked():
     """An adapter that is added has to be looked at here."""
-    libraries = {"gymnasium", "gymnax", "jaxmarl", "jumanji", "openspiel", "pettingzoo", "pgx"}
+    libraries = {
+        *("gymnasium", "gymnax", "jaxmarl", "jumanji", "openspiel", "pettingzoo", "pgx", "vmas")
+    }
     assert set(registry._COMPOSED) == libraries | {"grouped", "joined", "rllib"}

@@ -17,6 +17,7 @@ ADAPTERS = {
     "jumanji": lambda: jaxmarl_envs.make("jumanji", env_id="Connector-v3"),
     "pettingzoo": lambda: jaxmarl_envs.make("pettingzoo", env_id="mpe2.simple_spread_v3"),
     "pgx": lambda: jaxmarl_envs.make("pgx", env_id="connect_four"),
+    "vmas": lambda: jaxmarl_envs.make("vmas", env_id="balance"),
     "ray": lambda: importlib.import_module("jaxmarl_envs.adapters.outgoing.rllib"),
 }
 OUTGOING = ("gymnasium", "pettingzoo")

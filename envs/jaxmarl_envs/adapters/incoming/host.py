@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.adapters.incoming.host_batch import Batch
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
 from jaxmarl_envs.adapters.incoming.host_worker import Game
@@ -70,10 +71,11 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     Args:
         name: of the environment.
         layout: its agents and spaces.
-        make_game: makes one game.
+        make_game: makes one game, or a `Batch` of as many as it is given.
         num_workers: processes; None for one per CPU core, 0 to step in this process, one game after
             the other.
         step_timeout: seconds that one game may take for a step or a reset; None for no limit.
+        in_batches: whether the games of a process are stepped together, as a `Batch`.
 
     Warns:
         SlowEnvironmentWarning: always, as everything here is slow.
@@ -90,9 +92,10 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         self,
         name: str,
         layout: Layout,
-        make_game: Callable[[], Game],
+        make_game: Callable[[], Game] | Callable[[int], Batch],
         num_workers: int | None = None,
         step_timeout: float | None = STEP_TIMEOUT_S,
+        in_batches: bool = False,
     ) -> None:
         if num_workers is not None and num_workers < 0:
             raise ValueError(f"num_workers={num_workers}: give 0 or more, or None for one per core")
@@ -100,7 +103,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         self.name, self.agents = name, layout.agents
         self.layout = layout
         num_workers = _num_cores() if num_workers is None else num_workers
-        self.pool = HostPool(name, make_game, num_workers, layout.agents, step_timeout)
+        self.pool = HostPool(name, make_game, num_workers, layout.agents, step_timeout, in_batches)
         self._actions = self.action_layout(())
         warnings.warn(
             f"environment {name!r} is stepped in Python, not compiled: expect thousands of steps a "

@@ -5,20 +5,27 @@ going only to save playing that again: where none stands as it is asked for, one
 seed and the past is replayed.
 """
 
+import functools
 import logging
 import threading
 import warnings
 import weakref
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.incoming.host_batch import Batch, Batches
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, GivenUp, Vigil
 from jaxmarl_envs.adapters.incoming.host_process import PATIENCE_S, WorkerEnded, WorkerProcess
+from jaxmarl_envs.adapters.incoming.host_standings import (
+    BatchStandings,
+    ForgottenEpisodeWarning,
+    SeparateStandings,
+    Standings,
+)
 from jaxmarl_envs.adapters.incoming.host_thread import HostThread
 from jaxmarl_envs.adapters.incoming.host_worker import (
     NOT_BEGUN,
@@ -32,13 +39,6 @@ from jaxmarl_envs.adapters.incoming.host_worker import (
 )
 from jaxmarl_envs.user_code import HostEnvironmentError
 
-# Games kept per place in a batch, so that resets and evaluations leave an episode as it stands.
-KEPT = 2
-
-
-class ForgottenEpisodeWarning(UserWarning):
-    """An episode is too long to be played again, and begins anew."""
-
 
 def _is_no_host_error(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], HostEnvironmentError)
@@ -46,23 +46,6 @@ def _is_no_host_error(record: logging.LogRecord) -> bool:
 
 # JAX also writes a traceback to standard error, besides raising the error.
 logging.getLogger("jax._src.callback").addFilter(_is_no_host_error)
-
-
-@dataclass
-class _Standing:
-    """Position of a game in its episode."""
-
-    number: int
-    seed: int
-    time: int
-    past: np.ndarray | None = None  # [capacity, A, ...], packed, of which `time` rows count
-    acting: np.ndarray | None = None  # [A] bool, the agents that must act
-
-    def is_at(self, seed: int, time: int, past: np.ndarray) -> bool:
-        if self.seed != seed or self.time != time:
-            return False
-        # For a few numbers five times as fast as comparing them as arrays.
-        return self.past is None or self.past[:time].tobytes() == past[:time].tobytes()
 
 
 class HostPool:
@@ -73,27 +56,32 @@ class HostPool:
 
     Args:
         name: of the environment, for messages.
-        make_game: makes one game. Processes get it by cloudpickle, so it may be a lambda.
+        make_game: makes one game, or a `Batch` of as many as it is given. Processes get it by
+            cloudpickle, so it may be a lambda.
         num_workers: processes; 0 to step in this one.
         agents: names of the slots, for messages.
         step_timeout: seconds that one game may take for a step or a reset; None for no limit.
+        in_batches: whether the games of a process are stepped together, as a `Batch`.
     """
 
     def __init__(
         self,
         name: str,
-        make_game: Callable[[], Game],
+        make_game: Callable[[], Game] | Callable[[int], Batch],
         num_workers: int,
         agents: Sequence[str] = (),
         step_timeout: float | None = STEP_TIMEOUT_S,
+        in_batches: bool = False,
     ) -> None:
         self.name, self.num_workers, self.step_timeout = name, num_workers, step_timeout
         self.make_game, self._agents = make_game, tuple(agents)
+        self._make_games = functools.partial(Batches if in_batches else Games, make_game)
         if num_workers:
             import_extra("cloudpickle", "gymnasium")  # here, before anything is compiled
         self._lock = threading.Lock()
-        self._standings: dict[int, list[_Standing]] = {}  # by place, the latest first
-        self._here: Games | None = None
+        kind = BatchStandings if in_batches else SeparateStandings
+        self._standings: Standings = kind(self._warn_of_forgotten)
+        self._here: Games | Batches | None = None
         self._mark_here = array("q", [NOT_BEGUN])
         self._workers: dict[int, WorkerProcess] = {}
         weakref.finalize(self, _stop, self._workers)
@@ -121,10 +109,9 @@ class HostPool:
     def reset(self, seeds: np.ndarray) -> Answer:
         """Begin episodes with `seeds [E]` int and return their `Frame`, `[E, ...]` each."""
         with self._lock:
-            replays = {place: (seed, np.empty(0)) for place, seed in enumerate(seeds.tolist())}
-            numbers = [self._take(place, seed).number for place, (seed, _) in replays.items()]
-            answer = self._play(Request(numbers, replays, None, None))
-            self._note_actors(answer)
+            asked = self._standings.begin(seeds)
+            answer = self._play(Request(*asked, None, None))
+            self._standings.note_actors(answer[-1])
             return answer
 
     def step(
@@ -150,65 +137,21 @@ class HostPool:
             resets, `[E, ...]` each.
         """
         with self._lock:
-            numbers, replays = [], {}
-            for place, (seed, time) in enumerate(zip(seeds.tolist(), times.tolist(), strict=True)):
-                standing = self._find(place, seed, time, past[place])
-                if standing is None:
-                    standing = self._take(place, seed, time)
-                    replays[place] = (seed, self._to_replay(time, past[place]))
-                if standing.past is None:
-                    standing.past = past[place].copy()
-                numbers.append(standing.number)
+            asked = self._standings.find(seeds, times, past)
             fresh = None if reset_seeds is None else reset_seeds.tolist()
-            answer = self._play(Request(numbers, replays, actions, fresh))
-            self._advance(actions, ~np.any(answer[2], axis=-1), fresh)
-            self._note_actors(answer)
+            answer = self._play(Request(*asked, actions, fresh))
+            self._standings.advance(actions, ~np.any(answer[2], axis=-1), reset_seeds)
+            self._standings.note_actors(answer[-1])
             return answer
 
-    def _to_replay(self, time: int, past: np.ndarray) -> np.ndarray:
-        """Return the actions of an episode up to now; none where not all are remembered."""
-        if time <= len(past):
-            return past[:time]
+    def _warn_of_forgotten(self, time: int, remembered: int) -> None:
         warnings.warn(
             f"environment {self.name!r}: an episode of {time:,} steps begins anew, since only "
-            f"{len(past):,} of its steps are remembered; give horizon=, the most steps of an "
+            f"{remembered:,} of its steps are remembered; give horizon=, the most steps of an "
             "episode, to play such episodes again",
             ForgottenEpisodeWarning,
             stacklevel=2,
         )
-        return past[:0]
-
-    def _find(self, place: int, seed: int, time: int, past: np.ndarray) -> _Standing | None:
-        """Find a place's game that stands at this step of this episode, and make it the latest."""
-        standings = self._standings.get(place, [])
-        for standing in standings:
-            if standing.is_at(seed, time, past):
-                standings.remove(standing)
-                standings.insert(0, standing)
-                return standing
-        return None
-
-    def _take(self, place: int, seed: int, time: int = 0) -> _Standing:
-        """Choose a place's game to be reset: a new one, or the one that has waited longest."""
-        standings = self._standings.setdefault(place, [])
-        full = len(standings) == KEPT
-        number = standings.pop().number if full else KEPT * place + len(standings)
-        standings.insert(0, _Standing(number, seed, time))
-        return standings[0]
-
-    def _advance(self, actions: np.ndarray, over: Any, fresh: list[int] | None) -> None:
-        for place, action in enumerate(actions):
-            standing = self._standings[place][0]
-            assert standing.past is not None
-            if standing.time < len(standing.past):
-                standing.past[standing.time] = action
-            standing.time += 1
-            if fresh is not None and over[place]:
-                standing.seed, standing.time = fresh[place], 0
-
-    def _note_actors(self, answer: Answer) -> None:
-        for place, acting in enumerate(answer[-1]):
-            self._standings[place][0].acting = acting
 
     def _play(self, request: Request) -> Answer:
         """Let all games play, each in its own process."""
@@ -225,13 +168,13 @@ class HostPool:
     def _play_here(self, thread: HostThread, request: Request) -> Answer:
         if self._hangs is not None:
             raise GivenUp(self._hangs)
-        games = self._here = self._here or Games(self.make_game, self._mark_here)
+        games = self._here = self._here or self._make_games(self._mark_here)
         self._mark_here[0] = NOT_BEGUN
         vigil = self._vigil(request, {0: self._mark_here})
         try:
             return thread.call(lambda: games.play(request), vigil.look)
         except GameError as error:
-            raise self._error(error.failure, error.failure.place) from error
+            raise self._error(error.failure) from error
         except GivenUp as error:
             self._hangs = (
                 f"{error.sentence}; it runs in this process (num_workers=0), where it cannot be "
@@ -245,7 +188,7 @@ class HostPool:
         for index in asked:
             if index not in self._workers:
                 cloudpickle = import_extra("cloudpickle", "gymnasium")
-                self._workers[index] = WorkerProcess(cloudpickle.dumps(self.make_game))
+                self._workers[index] = WorkerProcess(cloudpickle.dumps(self._make_games))
         vigil = self._vigil(request, {index: self._workers[index].marks for index in asked})
         index = 0
         try:
@@ -270,11 +213,15 @@ class HostPool:
     def _receive(self, index: int, vigil: Vigil) -> Answer:
         fine, answer = self._workers[index].receive(vigil.look)
         if not fine:
-            raise self._error(answer, answer.place * self.num_workers + index)
+            raise self._error(answer, index)
         return answer
 
-    def _error(self, failure: Failure, number: int) -> HostEnvironmentError:
-        return HostEnvironmentError(f"{self._game(number)}, {failure.sentence}", failure.trace)
+    def _error(self, failure: Failure, process: int = 0) -> HostEnvironmentError:
+        if failure.place is None:
+            game = f"environment {self.name!r}"
+        else:
+            game = self._game(failure.place * (self.num_workers or 1) + process)
+        return HostEnvironmentError(f"{game}, {failure.sentence}", failure.trace)
 
     def _game(self, number: int) -> str:
         return f"environment {self.name!r}, number {number} of the batch"
@@ -291,25 +238,23 @@ class HostPool:
 
     def _call(self, request: Request, number: int, time: int) -> str:
         """Describe a call of a game, the one of number `number` in the batch."""
-        standing = self._standings[number][0]
         if time < 0:
             return "being made,"
         if time == 0:
             return "reset"
-        step = f"step {time} of the episode of seed {standing.seed}"
-        if request.actions is None or time != standing.time + 1:
+        seed, time_now, acts_now = self._standings.latest(number)
+        step = f"step {time} of the episode of seed {seed}"
+        if request.actions is None or time != time_now + 1:
             return f"{step}, which is played again,"
-        if standing.acting is None:
+        if acts_now is None:
             return step
-        acting = [
-            repr(agent) for agent, acts in zip(self._agents, standing.acting, strict=False) if acts
-        ]
+        acting = [repr(agent) for agent, acts in zip(self._agents, acts_now, strict=False) if acts]
         names = ", ".join(acting[:8]) + (", ..." if len(acting) > 8 else "")
         return f"{step} (acting: {names or 'nobody'})"
 
     def _forget(self, patience_s: float = PATIENCE_S) -> None:
         _stop(self._workers, patience_s)
-        self._standings.clear()
+        self._standings.forget()
         self._here = None
 
 

@@ -36,14 +36,14 @@ class WorkerProcess:
     """A process that plays games; its standard input is empty.
 
     Args:
-        make_game: a function that makes one game, pickled.
+        make_games: a function that makes `Games` or `Batches` of a mark, pickled.
 
     Attributes:
         marks: a number, the call that the process is in; see `host_worker.Games`.
     """
 
-    def __init__(self, make_game: bytes) -> None:
-        self._make_game: bytes | None = make_game
+    def __init__(self, make_games: bytes) -> None:
+        self._make_games: bytes | None = make_games
         own, theirs = socket.socketpair()
         self._channel = Channel(own, is_watched=True)
         with theirs, _shared_bytes() as shared:
@@ -71,8 +71,8 @@ class WorkerProcess:
         self.marks[0] = NOT_BEGUN
         on_wait = self._or_ended(on_wait)
         try:
-            self._channel.send((self._make_game, request), on_wait)
-            self._make_game = None
+            self._channel.send((self._make_games, request), on_wait)
+            self._make_games = None
         except (EOFError, ConnectionError) as error:
             raise self._ended() from error
 

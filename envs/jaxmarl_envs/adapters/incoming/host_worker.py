@@ -100,12 +100,12 @@ class Failure(NamedTuple):
     """An exception that an environment raised.
 
     Attributes:
-        place: of the game in its request.
+        place: of the game in its request; None where games are stepped together.
         sentence: the call, the step, the exception, and the user's line.
         trace: the user's own part of the traceback; empty where none is.
     """
 
-    place: int
+    place: int | None
     sentence: str
     trace: str
 
@@ -274,8 +274,9 @@ class Games:
 def serve(lifeline: int, connection: int, marks: int) -> None:
     """Answer requests until the connection closes.
 
-    A message is a pair: a function that makes a game, pickled, in the first one and else None, and
-    a `Request`. So is an answer: whether all went well, and the arrays or else a `Failure`.
+    A message is a pair: a function that makes `Games` or `Batches` of a mark, pickled, in the first
+    one and else None, and a `Request`. So is an answer: whether all went well, and the arrays or
+    else a `Failure`.
 
     Args:
         lifeline: file descriptor of `lifeline.hold`.
@@ -289,16 +290,16 @@ def serve(lifeline: int, connection: int, marks: int) -> None:
         stream.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
     channel = Channel(socket.socket(fileno=connection))
     numbers = memoryview(mmap.mmap(marks, 8)).cast("q")
-    games: Games | None = None
+    games: Any = None
     while True:
         try:
-            make_game, request = channel.receive()
+            make_games, request = channel.receive()
         except (EOFError, OSError):
             return
         answer: tuple[bool, Any]
         try:
             if games is None:
-                games = Games(pickle.loads(make_game), numbers)
+                games = pickle.loads(make_games)(numbers)
             answer = True, games.play(request)
         except GameError as error:
             answer = False, error.failure

@@ -13,7 +13,7 @@ from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
 from jaxmarl_envs.spaces import Box, Space
 
 # Infos that are no metrics, and names of numbers that every log has.
-_NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
+NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
 # What most environments pay and flag with, read for all agents at once.
 _NOTHING = np.zeros(0, np.float32)
 _PLAIN_NUMBERS, _PLAIN_FLAGS = {float, int, np.float32, np.float64}, {bool, np.bool_}
@@ -305,7 +305,7 @@ def _numbers(info: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
     """List the numbers in an agent's infos by name, also those under "metrics"."""
     own = info.get("metrics")
     for name, value in (*info.items(), *(own.items() if isinstance(own, Mapping) else ())):
-        if not isinstance(name, str) or name in _NO_METRICS:
+        if not isinstance(name, str) or name in NO_METRICS:
             continue
         is_scalar = getattr(value, "ndim", None) == 0 and np.asarray(value).dtype.kind in "biuf"
         if is_scalar or isinstance(value, int | float):

@@ -11,18 +11,85 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.host import HostEnv, Layout, capacity_of
 from jaxmarl_envs.adapters.incoming.host_patience import try_out
-from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.host_worker import (
+    Frame,
+    GameStep,
+    UnrepeatableEnvironmentWarning,
+)
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Told
+from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
 
+
+class HasSpaces(Protocol):
+    """The spaces of an agent."""
+
+    @property
+    def observation(self) -> Box:
+        """The space of its features."""
+        ...
+
+    @property
+    def action(self) -> Space:
+        """The space of its actions."""
+        ...
+
+
+class TriedOut(Protocol):
+    """A game, as far as it is tried out; see `SlotGame`."""
+
+    layout: ActionLayout
+    told: Told
+    lengths: list[int]
+
+    @property
+    def names(self) -> Sequence[Any]:
+        """Names of the slots."""
+        ...
+
+    @property
+    def spaces(self) -> Sequence[HasSpaces]:
+        """Spaces of the agents in them."""
+        ...
+
+    @property
+    def own_name(self) -> str:
+        """What it is called where the user does not say."""
+        ...
+
+    @property
+    def max_actors(self) -> int:
+        """How many can act at one step."""
+        ...
+
+    @property
+    def declared_horizon(self) -> int | None:
+        """The limit of an episode's steps that it declares."""
+        ...
+
+    def reset(self, seed: int) -> Frame:
+        """Begin an episode."""
+        ...
+
+    def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
+        """Advance one step."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
 E = TypeVar("E", bound=HostEnv)
+G = TypeVar("G", bound=TriedOut)
 
 # For how long an environment is tried out: episodes, steps of them all, and seconds.
 EPISODES, STEPS, SECONDS = 6, 1_000, 3.0
@@ -77,23 +144,12 @@ def bring_in(
         ValueError: If it cannot be made or played.
         GivenUp: If that takes too long.
     """
-    game = try_out(
-        make_game,
-        step_timeout,
-        f"making environment {name!r}" if name else "making the environment",
-    )
-    name = name or game.own_name
-    # Whoever steps in this process may look into the environment by a debugger.
-    with contextlib.nullcontext() if num_workers == 0 else without_input():
-        what = f"environment {name!r}, tried out with random actions,"
-        found = call(functools.partial(_try, make_game, game), step_timeout, what)
+    name, game, found = try_game(make_game, num_workers, step_timeout, name)
     if not found.repeats:
-        warnings.warn(
-            f"environment {name!r} does not do the same for the same seed and actions: runs cannot "
-            "be repeated exactly, and a resumed one begins its episodes anew; draw all chance from "
-            "a generator that reset(seed=...) seeds",
-            UnrepeatableEnvironmentWarning,
-            stacklevel=3,
+        warn_of_chance(
+            name,
+            "runs cannot be repeated exactly, and a resumed one begins its episodes anew; draw all "
+            "chance from a generator that reset(seed=...) seeds",
         )
     elif found.renews:
         warnings.warn(
@@ -103,8 +159,49 @@ def bring_in(
             UnrepeatableEnvironmentWarning,
             stacklevel=3,
         )
+    layout = layout_of(game, found, horizon, max_actors)
+    make_found = functools.partial(_make_found, make_game, found)
+    return env_class(name, layout, make_found, num_workers, step_timeout)
+
+
+def try_game(
+    make_game: Callable[[], G],
+    num_workers: int | None,
+    step_timeout: float | None,
+    name: str | None,
+) -> tuple[str, G, Found]:
+    """Make a game and try it out; see `bring_in`.
+
+    Returns:
+        What it is called, the game, which is closed, and what has been found.
+    """
+    game = try_out(
+        make_game,
+        step_timeout,
+        f"making environment {name!r}" if name else "making the environment",
+    )
+    name = name or game.own_name
+    # Whoever steps in this process may look into the environment by a debugger.
+    with contextlib.nullcontext() if num_workers == 0 else without_input():
+        what = f"environment {name!r}, tried out with random actions,"
+        return name, game, call(functools.partial(_try, make_game, game), step_timeout, what)
+
+
+def warn_of_chance(name: str, consequence: str) -> None:
+    """Warn that an environment does not do the same for the same seed and actions."""
+    warnings.warn(
+        f"environment {name!r} does not do the same for the same seed and actions: {consequence}",
+        UnrepeatableEnvironmentWarning,
+        stacklevel=4,
+    )
+
+
+def layout_of(
+    game: TriedOut, found: Found, horizon: int | None, max_actors: int | None = None
+) -> Layout:
+    """Describe a game that has been tried out; see `bring_in`."""
     declared = game.declared_horizon
-    layout = Layout(
+    return Layout(
         agents=tuple(map(str, game.names)),
         observation_spaces=tuple(spaces.observation for spaces in game.spaces),
         action_spaces=tuple(spaces.action for spaces in game.spaces),
@@ -114,8 +211,6 @@ def bring_in(
         metrics=found.metrics,
         phase_length=horizon or found.length or declared,
     )
-    make_found = functools.partial(_make_found, make_game, found)
-    return env_class(name, layout, make_found, num_workers, step_timeout)
 
 
 def call(function: Callable[[], Any], step_timeout: float | None, what: str) -> Any:
@@ -136,7 +231,7 @@ def _make_found(make_game: Callable[[], SlotGame], found: Found) -> SlotGame:
     return game
 
 
-def _try(make_game: Callable[[], SlotGame], game: SlotGame) -> Found:
+def _try(make_game: Callable[[], TriedOut], game: TriedOut) -> Found:
     """Play a game, whose object is new, and then the same episodes on other objects."""
     with generators_kept():
         until = time.monotonic() + SECONDS
@@ -157,7 +252,7 @@ def _try(make_game: Callable[[], SlotGame], game: SlotGame) -> Found:
 
 
 def _repeat(
-    make_game: Callable[[], SlotGame],
+    make_game: Callable[[], TriedOut],
     episodes: Iterable[tuple[int, Sequence[bytes]]],
     told: Told,
 ) -> bool:
@@ -170,7 +265,7 @@ def _repeat(
         )
 
 
-def _episode(game: SlotGame, seed: int, num_steps: int, until: float) -> Iterable[bytes]:
+def _episode(game: TriedOut, seed: int, num_steps: int, until: float) -> Iterable[bytes]:
     """Play an episode with random legal actions and yield a digest of each step.
 
     Args:
