@@ -20,6 +20,7 @@ _PLAIN = {
     "ParallelGame": "plain:ParallelOriginal",
     "SingleGame": "plain:SingleOriginal",
     "TeamGame": "plain:TeamOriginal",
+    "VmasBatch": "vmas:VmasOriginal",
 }
 
 
@@ -37,10 +38,10 @@ def original_of(env: MultiAgentEnv, params: Any) -> Original:
         raise ValueError(
             f"environment {env.name!r} has no original: it is not of another library, or wrapped; "
             "give what was brought in by pgx, jaxmarl, jumanji, gymnax, gymnasium, pettingzoo, "
-            "openspiel or a class of RLlib's, or an original of your own"
+            "openspiel, vmas or a class of RLlib's, or an original of your own"
         )
-    make_game = env.pool.make_game  # pyright: ignore[reportAttributeAccessIssue]
-    game = make_game()
+    pool: Any = vars(env)["pool"]
+    game = pool.make_game(1) if pool.in_batches else pool.make_game()
     kind = type(game).__name__
     if kind not in _PLAIN:
         raise ValueError(
@@ -52,7 +53,7 @@ def original_of(env: MultiAgentEnv, params: Any) -> Original:
             f"environment {env.name!r} does not do the same for the same seed and actions, so it "
             "cannot be compared with another object"
         )
-    return _load(_PLAIN[kind])(make_game)
+    return _load(_PLAIN[kind])(pool.make_game)
 
 
 def _load(place: str) -> Any:

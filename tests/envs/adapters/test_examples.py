@@ -1,7 +1,10 @@
 """The examples of docs/environments.md: trained from the command line, and random play of each."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -10,8 +13,6 @@ import pytest
 
 from jaxmarl_envs import make
 from jaxmarl_envs.lockstep import original_of
-from jaxmarl_ppo import load_run
-from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.config.text import read_value
 from jaxmarl_ppo.runs.files import METRICS_FILE
 from jaxmarl_ppo.runs.log import read_entries
@@ -61,15 +62,21 @@ def test_there_is_an_example_for_every_library():
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_trains_from_the_command_line(example, tmp_path):
+    """In a process that compiles without most optimisations, which take minutes in some of them."""
     library, options, named = told(example)
     skip_without(library, named)
     args = ["train", library, "--env-kwargs", *options, "--run-dir", str(tmp_path / "run")]
     sizes = "--num-envs 2 --num-steps 4 --total-env-steps 16 --quiet --no-check-env"
-    with pytest.raises(SystemExit) as stopped:
-        cli.main([*args, *sizes.split()])
-    assert not stopped.value.code
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    result = subprocess.run(
+        [sys.executable, "-m", "jaxmarl_ppo", *args, *sizes.split()],
+        env={**os.environ, "XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
     assert read_entries(tmp_path / "run" / METRICS_FILE)[-1]["env_steps"] == 16
-    assert load_run(tmp_path / "run").env.num_agents > 0
 
 
 def returns_of_adapter(env, params, horizon):
@@ -126,7 +133,7 @@ def test_random_play_earns_what_it_earns_in_the_original(example):
         short = {**short, "horizon": short["max_steps"]}
     options = {"num_workers": 0} if library in ("gymnasium", "pettingzoo", "openspiel") else {}
     env, params = make(library, **{**named, **short, **options})
-    horizon = env.horizon(params)
+    horizon = env.horizon(params) or 100
     here, there = returns_of_adapter(env, params, horizon), returns_of_original(env, params)
     error = np.sqrt((here.var(0) + there.var(0)) / NUM_EPISODES)
     difference = abs(here.mean(0) - there.mean(0))

@@ -14,7 +14,7 @@ import vmas
 from vmas.simulator.core import Agent, Sphere, World
 from vmas.simulator.scenario import BaseScenario
 
-from jaxmarl_envs import check_env, make
+from jaxmarl_envs import check_against_original, check_env, make
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.vmas import EndlessEnvironmentWarning, from_vmas
 from jaxmarl_envs.permission import importing_only
@@ -143,6 +143,14 @@ def test_a_batch_goes_as_in_vmas(name, options):
             check(obs.features, begin(over), over)
     assert num_truncated
     assert num_terminated or name != "balance"
+
+
+def test_one_game_is_vmas_s_own_by_the_command_of_users():
+    env, _ = make("vmas", env_id="simple_tag", num_workers=0, max_steps=9)
+    report = check_against_original(env, num_episodes=2)
+    assert report.num_episodes == 2
+    assert report.num_truncated == 2 * env.num_agents
+    assert report.num_numbers > 9 * report.num_steps
 
 
 def test_a_resumed_batch_goes_on_where_it_was():

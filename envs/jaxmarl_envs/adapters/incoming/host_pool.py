@@ -74,7 +74,8 @@ class HostPool:
         in_batches: bool = False,
     ) -> None:
         self.name, self.num_workers, self.step_timeout = name, num_workers, step_timeout
-        self.make_game, self._agents = make_game, tuple(agents)
+        self.make_game: Callable[..., Any] = make_game
+        self.in_batches, self._agents = in_batches, tuple(agents)
         self._make_games = functools.partial(Batches if in_batches else Games, make_game)
         if num_workers:
             import_extra("cloudpickle", "gymnasium")  # here, before anything is compiled
