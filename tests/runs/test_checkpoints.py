@@ -65,6 +65,17 @@ def test_what_does_not_fit_is_named(run_dir):
         from_arrays(arrays, {k: v for k, v in TREE.items() if k != "half"}, folder)
 
 
+def test_remembered_actions_of_older_checkpoints_are_read_into_fewer_bytes(tmp_path):
+    name = "state/per_env/rollout/env_state/games/past"
+    tree = {"state": {"per_env": {"rollout": {"env_state": {"games": {"past": jnp.uint8([0])}}}}}}
+    (found,) = jax.tree.leaves(from_arrays({name: np.array([255], np.int32)}, tree, tmp_path))
+    assert found.dtype == np.uint8
+    assert found.tolist() == [255]
+    for other in (np.array([256], np.int32), np.array([1.0], np.float32)):
+        with pytest.raises(ValueError, match=r"past is .*, but should be uint8"):
+            from_arrays({name: other}, tree, tmp_path)
+
+
 def test_a_flipped_bit_anywhere_is_found(run_dir):
     """Of every file of the newest checkpoint one bit, and of every file the last byte is lost."""
     newest, before = checkpoints_of(run_dir)[:2]

@@ -264,8 +264,12 @@ class BatchStandings:
 
 
 def _to_replay(time: int, past: np.ndarray, warn: Callable[[int, int], None]) -> np.ndarray:
-    """Return the actions of an episode up to now; none where not all are remembered."""
-    if time <= len(past):
-        return past[:time]
-    warn(time, len(past))
-    return past[:0]
+    """Return the actions of an episode up to now; none where not all are remembered.
+
+    Choices that are remembered in few bytes become int32, as they are when they are played.
+    """
+    if time > len(past):
+        warn(time, len(past))
+        time = 0
+    past = past[:time]
+    return past.astype(np.int32) if past.dtype.kind == "u" else past
