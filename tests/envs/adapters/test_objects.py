@@ -17,6 +17,7 @@ from jaxmarl_envs import (
     check_env,
     from_gymnax,
     from_jaxmarl,
+    from_jumanji,
     from_pgx,
     make,
 )
@@ -374,3 +375,15 @@ def test_nothing_that_is_known_of_pgx_s_games_is_believed_of_ones_own():
     env = from_pgx(Longer())
     assert (env.name, env.stones_in_a_row, env.action_names) == ("tic_tac_toe", None, None)
     assert env.horizon(env.default_params) is None
+
+
+@pytest.mark.parametrize("bring_in", [from_gymnax, from_jaxmarl, from_pgx, from_jumanji])
+def test_an_object_of_another_interface_is_refused_by_name(bring_in):
+    class Foreign:
+        def __repr__(self):
+            return "Foreign()"
+
+    library = bring_in.__name__.partition("_")[2]
+    pytest.importorskip(library)
+    with pytest.raises(ValueError, match=rf"(?i){library}.*Foreign\(\)"):
+        bring_in(Foreign())

@@ -19,6 +19,20 @@ def unknown_id(env_id: Any, valid: Iterable[str]) -> ValueError:
     return ValueError(f"unknown env_id {env_id!r}; {hint}valid ids: {', '.join(valid)}")
 
 
+def check_interface(function: str, game: Any, library: str, *names: str) -> None:
+    """Check that an object has the methods and attributes that an adapter calls.
+
+    Raises:
+        ValueError: If it lacks one of `names`, of the interface of `library`.
+    """
+    missing = [name for name in names if not hasattr(game, name)]
+    if missing:
+        raise ValueError(
+            f"{function} takes an environment of {library}'s interface; {game!r} has no "
+            f"{', '.join(missing)}"
+        )
+
+
 def strongly_typed(tree: Any) -> Any:
     """Turn Python numbers, such as clocks of a first state, into arrays of the type of a step's."""
     return jax.tree.map(_strongly_typed, tree)

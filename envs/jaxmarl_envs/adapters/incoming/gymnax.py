@@ -18,7 +18,12 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.compiled import NEVER, strongly_typed, unknown_id
+from jaxmarl_envs.adapters.incoming.compiled import (
+    NEVER,
+    check_interface,
+    strongly_typed,
+    unknown_id,
+)
 from jaxmarl_envs.adapters.incoming.time_limit import (
     check_at_time_limit,
     check_has_limit,
@@ -69,8 +74,12 @@ def from_gymnax(
         at_time_limit: as in `Lifted`.
 
     Raises:
-        ValueError: for the reasons of `Lifted`.
+        ValueError: if it lacks one of these methods, or for the reasons of `Lifted`.
     """
+    names = ("reset_env", "step_env", "observation_space", "action_space")
+    check_interface("from_gymnax", game, "gymnax", *names)
+    if params is None:
+        check_interface("from_gymnax without params", game, "gymnax", "default_params")
     env = Lifted.__new__(Lifted)
     params = game.default_params if params is None else params
     env._lift(getattr(game, "name", type(game).__name__), game, params, num_agents, observed)

@@ -14,7 +14,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.actions import ActionLayout
-from jaxmarl_envs.adapters.incoming.compiled import check_planes
+from jaxmarl_envs.adapters.incoming.compiled import check_interface, check_planes
 from jaxmarl_envs.adapters.incoming.jaxmarl_build import build
 from jaxmarl_envs.adapters.incoming.jaxmarl_rules import rules_of
 from jaxmarl_envs.adapters.incoming.time_limit import (
@@ -50,9 +50,11 @@ def from_jaxmarl(
         at_time_limit: as in `JaxMARL`.
 
     Raises:
-        ValueError: one that resets itself within `step_env` (`MABraxEnv` without
-            `auto_reset=False`), or for the reasons of `JaxMARL`.
+        ValueError: one without these methods, one that resets itself within `step_env`
+            (`MABraxEnv` without `auto_reset=False`), or for the reasons of `JaxMARL`.
     """
+    names = ("agents", "reset", "step_env", "action_space", "observation_space")
+    check_interface("from_jaxmarl", game, "JaxMARL", *names)
     if getattr(game, "auto_reset", False):
         raise ValueError(
             f"{type(game).__name__} resets itself, as the trainer does; build it with "

@@ -17,7 +17,13 @@ from flax import struct
 
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.compiled import NEVER, check_planes, strongly_typed, unknown_id
+from jaxmarl_envs.adapters.incoming.compiled import (
+    NEVER,
+    check_interface,
+    check_planes,
+    strongly_typed,
+    unknown_id,
+)
 from jaxmarl_envs.adapters.incoming.jumanji_views import Team, view_of
 from jaxmarl_envs.adapters.incoming.time_limit import check_at_time_limit
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
@@ -60,9 +66,11 @@ def from_jumanji(game: Any, planes: bool = False, at_time_limit: str | None = No
             by time alone; None leaves it.
 
     Raises:
-        ValueError: an environment that resets itself, actions of another kind, `planes` of what is
-            not planes, or `at_time_limit="truncates"` without a time limit.
+        ValueError: no such environment, one that resets itself, actions of another kind, `planes`
+            of what is not planes, or `at_time_limit="truncates"` without a time limit.
     """
+    names = ("unwrapped", "reset", "step", "action_spec")
+    check_interface("from_jumanji", game, "Jumanji", *names)
     return Jumanji(game, type(game.unwrapped).__name__, planes, at_time_limit)
 
 

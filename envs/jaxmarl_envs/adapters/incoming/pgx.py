@@ -18,7 +18,12 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.compiled import check_planes, strongly_typed, unknown_id
+from jaxmarl_envs.adapters.incoming.compiled import (
+    check_interface,
+    check_planes,
+    strongly_typed,
+    unknown_id,
+)
 from jaxmarl_envs.adapters.incoming.time_limit import (
     check_at_time_limit,
     check_has_limit,
@@ -63,8 +68,9 @@ def from_pgx(
         at_time_limit: as in `Pgx`.
 
     Raises:
-        ValueError: for the reasons of `Pgx`.
+        ValueError: if it is no such game, or for the reasons of `Pgx`.
     """
+    check_interface("from_pgx", game, "pgx", "id", "num_players", "init", "step", "_observe")
     env = Pgx.__new__(Pgx)
     # What is known by ids holds for pgx's own classes alone.
     is_own = type(game).__module__.split(".")[0] == "pgx"
