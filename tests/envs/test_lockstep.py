@@ -21,6 +21,7 @@ from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import ParallelGame
 from jaxmarl_envs.adapters.incoming.pgx import Pgx
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
+from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_envs.lockstep import LockstepReport, Original, Told
 from jaxmarl_ppo.cli import check_env as command
@@ -186,6 +187,14 @@ def test_a_class_of_rllib_s_is_the_raw_one(make_fn, ends):
     expect_ends(check_against_original(from_rllib_env(make_fn, **HERE), num_episodes=4), ends)
 
 
+@pytest.mark.parametrize("max_agents", [2, 3, {"car": 2, "bike": 1}])
+def test_ids_that_go_on_for_ever_are_the_raw_ones(max_agents):
+    env = from_rllib_env(rllib_envs.Spawning, max_agents=max_agents, **HERE)
+    report = check_against_original(env, num_episodes=3)
+    assert report.num_early == 3 * 2
+    expect_ends(report, TERMINATED)
+
+
 class Hybrid(Plan):
     """Observations and actions of many parts, an image among them."""
 
@@ -259,8 +268,8 @@ def test_a_game_of_openspiel_is_the_raw_one(name, options):
 
 
 def paid_twice(monkeypatch):
-    number = pettingzoo_games.number
-    monkeypatch.setattr(pettingzoo_games, "number", lambda *args: 2 * number(*args))
+    numbers = pettingzoo_games.numbers
+    monkeypatch.setattr(pettingzoo_games, "numbers", lambda paid: 2 * np.asarray(numbers(paid)))
 
 
 def seen_otherwise(monkeypatch):
@@ -338,6 +347,20 @@ def test_a_fault_of_a_compiled_adapter_is_found(monkeypatch):
         check_against_original(env, params)
 
 
+def test_a_reward_in_another_place_is_found(monkeypatch):
+    env = from_rllib_env(rllib_envs.Spawning, max_agents=3, **HERE)
+    free = MultiAgentGame._free_slot
+
+    def highest(self, agent, freed):
+        lowest = free(self, agent, freed)
+        taken = set(self._slots.values())
+        return max(slot for slot in range(3) if slot not in taken) if self._slots else lowest
+
+    monkeypatch.setattr(MultiAgentGame, "_free_slot", highest)
+    with pytest.raises(EnvContractError, match="who acts is"):
+        check_against_original(env)
+
+
 class Paid(Plan):
     """Agent `a` is paid a step after its life has ended."""
 
@@ -407,8 +430,6 @@ def test_a_port_can_be_compared_with_what_it_was_ported_from():
 def test_what_has_no_original_is_refused():
     with pytest.raises(ValueError, match="has no original: it is not of another library"):
         check_against_original(make("tic_tac_toe")[0])
-    with pytest.raises(ValueError, match="ids are not known beforehand"):
-        check_against_original(from_rllib_env(rllib_envs.Spawning, max_agents=3, **HERE))
     vector = from_gymnasium(
         lambda: gymnasium.make_vec("CartPole-v1", num_envs=2), horizon=5, **HERE
     )

@@ -15,7 +15,7 @@ _COMPILED = {
 }
 _PLAIN = {
     "AECGame": "plain:TurnBasedOriginal",
-    "MultiAgentGame": "plain:RLlibOriginal",
+    "MultiAgentGame": "rllib:RLlibOriginal",
     "OpenSpielGame": "openspiel:OpenSpielOriginal",
     "ParallelGame": "plain:ParallelOriginal",
     "SingleGame": "plain:SingleOriginal",

@@ -1,4 +1,4 @@
-"""Originals in plain Python, stepped as the documents of Gymnasium, PettingZoo and RLlib say.
+"""Originals in plain Python, stepped as the documents of Gymnasium and PettingZoo say.
 
 Every episode has an object of its own.
 """
@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import as_gymnasium
-from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
-from jaxmarl_envs.adapters.incoming.rllib_game import RawEnv
 from jaxmarl_envs.lockstep.spaces import action_of, legal_of, numbers_of
 from jaxmarl_envs.lockstep.told import Chosen, Original, Told
 
@@ -37,7 +35,7 @@ class PlainOriginal(Original):
             str(agent): tuple(as_gymnasium(agent, space) for space in pair)
             for agent, pair in self._own_spaces()
         }
-        self.earned = dict.fromkeys(self.spaces, 0.0)
+        self.earned = dict.fromkeys(map(str, game.names), 0.0)
         return self._begin(seed)
 
     def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Told:
@@ -55,8 +53,21 @@ class PlainOriginal(Original):
     def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
         raise NotImplementedError
 
+    def _name(self, agent: Any) -> str:
+        """Return what the adapter calls an agent."""
+        return str(agent)
+
+    def _named(self, values: Mapping[Any, Any]) -> dict[str, Any]:
+        return {self._name(agent): value for agent, value in values.items()}
+
+    def _pay(self, rewards: Mapping[Any, Any]) -> None:
+        """Add rewards, as float32 each."""
+        for agent, reward in rewards.items():
+            self.earned[self._name(agent)] += float(np.asarray(reward, np.float32).item())
+
     def _action(self, agent: Any, chosen: Mapping[str, Chosen]) -> Any:
-        return action_of(self.spaces[str(agent)][1], chosen.get(str(agent)), self._joint)
+        name = self._name(agent)
+        return action_of(self.spaces[name][1], chosen.get(name), self._joint)
 
     def _told(
         self,
@@ -67,21 +78,22 @@ class PlainOriginal(Original):
         is_over: bool,
         earned: Iterable[Any] | None = None,
     ) -> Told:
-        acts = {str(agent) for agent in acts}
-        legal = {}
-        for agent in acts:
-            sources = (mapping.get(agent) for mapping in (_named(seen), _named(infos)))
-            rows = (legal_of(self.spaces[agent][1], source) for source in sources)
+        shown, told = self._named(seen), self._named(infos)
+        names, legal = {self._name(agent) for agent in acts}, {}
+        for name in names:
+            rows = (legal_of(self.spaces[name][1], source.get(name)) for source in (shown, told))
             row = next((row for row in rows if row is not None), None)
             if row is not None and not self._joint:
-                legal[agent] = row
-        shown = {a: numbers_of(self.spaces[a][0], row) for a, row in _named(seen).items()}
-        paid = self.earned if earned is None else {str(a): self.earned[str(a)] for a in earned}
-        return Told(shown, acts, legal, dict(paid), _named(ended), is_over)
-
-
-def _named(values: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(agent): value for agent, value in values.items()}
+                legal[name] = row
+        paid = self.earned if earned is None else map(self._name, earned)
+        return Told(
+            seen={name: numbers_of(self.spaces[name][0], row) for name, row in shown.items()},
+            acts=names,
+            legal=legal,
+            earned={name: self.earned[name] for name in paid},
+            ended=self._named(ended),
+            is_over=is_over,
+        )
 
 
 class SingleOriginal(PlainOriginal):
@@ -155,8 +167,7 @@ class ParallelOriginal(PlainOriginal):
     def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
         actions = {agent: self._action(agent, chosen) for agent in self.acting}
         seen, rewards, terminated, truncated, infos = self.env.step(actions)
-        for agent, reward in rewards.items():
-            self.earned[str(agent)] += float(np.asarray(reward, np.float32).item())
+        self._pay(rewards)
         ended = {agent: "truncated" for agent, flag in truncated.items() if flag}
         ended |= {agent: "terminated" for agent, flag in terminated.items() if flag}
         ended = {agent: kind for agent, kind in ended.items() if agent not in self.ended}
@@ -190,65 +201,3 @@ class TurnBasedOriginal(ParallelOriginal):
             ended[agent] = "terminated" if terminated else "truncated"
             env.step(None)
         return self._told(shown, {}, (), ended, True, earned=shown)
-
-
-class RLlibOriginal(PlainOriginal):
-    """A `MultiAgentEnv` of RLlib whose agents are known beforehand."""
-
-    def _own_spaces(self) -> Iterable[tuple[Any, tuple[Any, Any]]]:
-        roster = self.game.roster
-        if roster.slots is None:
-            raise ValueError(
-                f"environment {self.game.own_name!r} has agents whose ids are not known "
-                "beforehand, so what they observe cannot be told by name"
-            )
-        return [
-            (agent, (self._space("observation", agent), self._space("action", agent)))
-            for agent in roster.slots
-        ]
-
-    def _space(self, kind: str, agent: Any) -> Any:
-        """Find an agent's space, in whichever way a class says it."""
-        by_agent = getattr(self.env, f"{kind}_spaces", None)
-        if by_agent and agent in by_agent:
-            return by_agent[agent]
-        get = getattr(self.env, f"get_{kind}_space", None)
-        if callable(get):
-            return get(agent)
-        space = getattr(self.env, f"{kind}_space")
-        return space[agent] if agent in (getattr(space, "spaces", None) or ()) else space
-
-    def _begin(self, seed: int | None) -> Told:
-        self._raw = RawEnv(self.env, OwnRandomness(self.game.roster.draws_from_random))
-        seen, infos = self._raw.reset(seed or 0)
-        self.gone: set[Any] = set()
-        self.living = set(self._listed() if self.game.roster.lists_agents else self._ids)
-        return self._see(seen, infos, {})
-
-    @property
-    def _ids(self) -> Iterable[Any]:
-        return self.game.roster.slots
-
-    def _listed(self) -> Iterable[Any]:
-        return self.env.agents if self.game.roster.lists_agents else ()
-
-    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
-        actions = {agent: self._action(agent, chosen) for agent in self.acting}
-        seen, rewards, terminated, truncated, infos = self._raw.step(actions)
-        for agent, reward in rewards.items():
-            if reward is not None:
-                self.earned[str(agent)] += float(np.asarray(reward, np.float32).item())
-        both = (truncated, "truncated"), (terminated, "terminated")
-        ended = {a: kind for flags, kind in both if flags.get("__all__") for a in self.living}
-        ended |= {a: kind for flags, kind in both for a in self.living if flags.get(a)}
-        self.living -= set(ended)
-        self.gone |= set(ended)
-        is_over = any(flags.get("__all__") for flags, _ in both)
-        return self._see({} if is_over else seen, infos, ended)
-
-    def _see(
-        self, seen: Mapping[Any, Any], infos: Mapping[Any, Any], ended: Mapping[Any, str]
-    ) -> Told:
-        self.living |= {*seen, *self._listed()} - self.gone
-        self.acting = [agent for agent in seen if agent in self.living]
-        return self._told(seen, infos, self.acting, ended, is_over=not self.living)
