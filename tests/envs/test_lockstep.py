@@ -23,7 +23,7 @@ from jaxmarl_envs.adapters.incoming.pgx import Pgx
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame
 from jaxmarl_envs.check import EnvContractError
-from jaxmarl_envs.lockstep import LockstepReport, Original, Told
+from jaxmarl_envs.lockstep import LockstepReport, Original, Reported
 from jaxmarl_ppo.cli import check_env as command
 
 pytestmark = pytest.mark.filterwarnings(
@@ -315,7 +315,7 @@ def end_early(game, outcome):
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         (paid_twice, "the sum of rewards so far is"),
         (seen_otherwise, "the observation"),
@@ -326,10 +326,10 @@ def end_early(game, outcome):
         (patched_play(end_early), "the end of its life is truncated, but None in the original"),
     ],
 )
-def test_a_fault_of_an_adapter_is_found(monkeypatch, fault, told):
+def test_a_fault_of_an_adapter_is_found(monkeypatch, fault, message):
     env = from_pettingzoo(host_envs.Leavers, **HERE)
     fault(monkeypatch)
-    with pytest.raises(EnvContractError, match=told) as caught:
+    with pytest.raises(EnvContractError, match=message) as caught:
         check_against_original(env)
     assert re.match(r"environment '.*', episode \d, step \d", str(caught.value))
 
@@ -374,8 +374,8 @@ class Paid(Plan):
 def test_a_reward_that_is_lost_is_a_difference():
     with pytest.warns(UserWarning, match="does not live"):
         env = bring_in("rllib", Paid)
-    told = "step 4, agent 'a': the sum of rewards so far is 3.0, but 4.0"
-    with pytest.raises(EnvContractError, match=told):
+    message = "step 4, agent 'a': the sum of rewards so far is 3.0, but 4.0"
+    with pytest.raises(EnvContractError, match=message):
         check_against_original(env)
 
 
@@ -387,25 +387,25 @@ class TicTacToe(Original):
 
     def reset(self, key, seed):
         self.board, self.moves = [" "] * 9, 0
-        return self.tell()
+        return self.report()
 
     def step(self, key, chosen):
         ((mover, (choices, _)),) = chosen.items()
         self.board[int(choices[0])] = mover
         self.moves += 1
-        return self.tell()
+        return self.report()
 
-    def tell(self):
+    def report(self):
         mover, other = ("x", "o") if self.moves % 2 == 0 else ("o", "x")
         lines = ("012", "345", "678", "036", "147", "258", "048", "246")
         won = any({self.board[int(cell)] for cell in line} == {other} for line in lines)
         over = won or self.moves == 9
-        return Told(
-            seen={},
-            acts=[] if over else [mover],
-            legal={} if over else {mover: np.array([cell == " " for cell in self.board])},
-            earned={other: float(won), mover: -float(won)},
-            ended={"x": "terminated", "o": "terminated"} if over else {},
+        return Reported(
+            observations={},
+            acting=[] if over else [mover],
+            action_masks={} if over else {mover: np.array([cell == " " for cell in self.board])},
+            returns={other: float(won), mover: -float(won)},
+            ends={"x": "terminated", "o": "terminated"} if over else {},
             is_over=over,
         )
 
@@ -416,9 +416,11 @@ def test_a_port_can_be_compared_with_what_it_was_ported_from():
     assert report.num_episodes == 8
 
     class Misere(TicTacToe):
-        def tell(self):
-            told = super().tell()
-            return told._replace(earned={agent: -paid for agent, paid in told.earned.items()})
+        def report(self):
+            reported = super().report()
+            return reported._replace(
+                returns={agent: -paid for agent, paid in reported.returns.items()}
+            )
 
     with pytest.raises(EnvContractError, match="the sum of rewards so far"):
         check_against_original(env, original=Misere())
@@ -442,7 +444,7 @@ def test_what_has_no_original_is_refused():
         check_against_original(make("tic_tac_toe")[0], num_episodes=0)
 
 
-def test_the_command_tells_what_was_compared(capsys):
+def test_the_command_shows_what_was_compared(capsys):
     args = ["pettingzoo", "--env-kwargs", "env_id=classic/tictactoe_v3", "num_workers=0"]
     assert command.main([*args, "--against-original"]) == 0
     shown = capsys.readouterr().out

@@ -93,12 +93,12 @@ def test_environments_are_written_and_drawn_as_the_document_says(monkeypatch):
     assert len(env.action_names) == env.action_layout(env.default_params).width
     assert env.best_actions(jax.device_get(state)).sum(1).tolist() == [1, 1, 1]
     nim = namespace["Nim"]()
-    told = nim.reset(None, None)
+    reported = nim.reset(None, None)
     for stones in (3, 3, 3, 1):
-        (mover,) = told.acts
-        told = nim.step(None, {mover: (np.array([stones - 1]), np.array([]))})
-    assert told.is_over
-    assert told.earned == {"player_0": -1.0, "player_1": 1.0}
+        (mover,) = reported.acting
+        reported = nim.step(None, {mover: (np.array([stones - 1]), np.array([]))})
+    assert reported.is_over
+    assert reported.returns == {"player_0": -1.0, "player_1": 1.0}
 
 
 def test_every_page_of_the_site_is_there_and_every_link_within_the_documents_holds():

@@ -5,7 +5,7 @@
 """
 
 from jaxmarl_envs.lockstep.compare import LockstepReport, check_against_original
-from jaxmarl_envs.lockstep.originals import original_of
-from jaxmarl_envs.lockstep.told import Original, Told
+from jaxmarl_envs.lockstep.lookup import original_of
+from jaxmarl_envs.lockstep.original import Original, Reported
 
-__all__ = ["LockstepReport", "Original", "Told", "check_against_original", "original_of"]
+__all__ = ["LockstepReport", "Original", "Reported", "check_against_original", "original_of"]

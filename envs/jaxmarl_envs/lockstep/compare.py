@@ -12,8 +12,8 @@ import numpy as np
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.check.types import EnvContractError, breach
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.lockstep.originals import original_of
-from jaxmarl_envs.lockstep.told import Chosen, Original, Told
+from jaxmarl_envs.lockstep.lookup import original_of
+from jaxmarl_envs.lockstep.original import Chosen, Original, Reported
 from jaxmarl_envs.user_code import host_errors
 
 _ROUNDING = {"rtol": 1e-5, "atol": 1e-6}  # of programs that are compiled separately
@@ -126,16 +126,16 @@ class _Pair:
             before, (action, chosen) = obs, self._draw(rng, obs)
             num_decisions += len(chosen)
             obs, state, reward, *ends, info = self.step(key_step, state, action, self.params)
-            told = self.original.step(key_step, chosen)
+            reported = self.original.step(key_step, chosen)
             self.earned += np.asarray(reward, np.float64)
             ends = np.array(ends)
-            if time == self.original.horizon and not told.is_over:
-                told = self._cut(before, told)
+            if time == self.original.horizon and not reported.is_over:
+                reported = self._cut(before, reported)
             if self.original.at_time_limit and time >= self.limit:
-                told = told._replace(ended=dict.fromkeys(told.ended, "ended"))
-            self._expect_paid(told)
-            self._expect_ended(ends, told)
-            self._expect_observed(obs, info.get("final_observation", obs), told)
+                reported = reported._replace(ends=dict.fromkeys(reported.ends, "ended"))
+            self._expect_returns(reported)
+            self._expect_ends(ends, reported)
+            self._expect_observed(obs, info.get("final_observation", obs), reported)
             self.original.follow(state)
             ended += ends
             num_early += int(ends.any(0).sum()) * bool(np.asarray(obs.alive).any())
@@ -164,45 +164,47 @@ class _Pair:
         }
         return action, chosen
 
-    def _cut(self, before: Observation, told: Told) -> Told:
+    def _cut(self, before: Observation, reported: Reported) -> Reported:
         """Truncate whoever lives at a horizon that the adapter alone knows."""
         lived = zip(self.env.agents, np.asarray(before.alive), strict=True)
-        ended = {agent: "truncated" for agent, lives in lived if lives}
-        return told._replace(acts=(), legal={}, ended={**ended, **told.ended}, is_over=True)
+        ends = {agent: "truncated" for agent, lives in lived if lives}
+        return reported._replace(
+            acting=(), action_masks={}, ends={**ends, **reported.ends}, is_over=True
+        )
 
-    def _expect_paid(self, told: Told) -> None:
-        for agent, amount in told.earned.items():
+    def _expect_returns(self, reported: Reported) -> None:
+        for agent, amount in reported.returns.items():
             found = self.earned[self.env.agent_index(agent)]
             self._expect(agent, "the sum of rewards so far", found, amount)
 
-    def _expect_ended(self, ends: np.ndarray, told: Told) -> None:
+    def _expect_ends(self, ends: np.ndarray, reported: Reported) -> None:
         for slot, agent in enumerate(self.env.agents):
             kinds = zip(_KINDS, ends[:, slot], strict=True)
             found = next((kind for kind, end in kinds if end), None)
-            expected = told.ended.get(agent)
+            expected = reported.ends.get(agent)
             same = (found is None) == (expected is None) and expected in (found, "ended", None)
             if not same:
                 raise self._differs(agent, "the end of its life", found, expected)
             self.num_numbers += 2
 
-    def _expect_observed(self, obs: Observation, final: Observation, told: Told) -> None:
+    def _expect_observed(self, obs: Observation, final: Observation, reported: Reported) -> None:
         """Compare what is there now; rows of those whose lives have just ended are final."""
         over = not np.asarray(obs.alive).any()
-        if over != told.is_over:
-            raise self._differs(None, "whether the episode is over", over, told.is_over)
-        if told.acts is not None:
+        if over != reported.is_over:
+            raise self._differs(None, "whether the episode is over", over, reported.is_over)
+        if reported.acting is not None:
             agents = zip(self.env.agents, np.asarray(obs.agent_mask), strict=True)
             found = {agent for agent, acts in agents if acts}
-            if found != set(told.acts):
-                raise self._differs(None, "who acts", sorted(found), sorted(told.acts))
-        for agent, values in told.seen.items():
+            if found != set(reported.acting):
+                raise self._differs(None, "who acts", sorted(found), sorted(reported.acting))
+        for agent, values in reported.observations.items():
             slot = self.env.agent_index(agent)
-            row = np.asarray((final if agent in told.ended else obs).features[slot])
+            row = np.asarray((final if agent in reported.ends else obs).features[slot])
             own = row[tuple(map(slice, self.env.observation_space(agent, self.params).shape))]
             if own.size != values.size:
                 raise self._differs(agent, "the size of an observation", own.size, values.size)
             self._expect(agent, "the observation", own.ravel(), values)
-        for agent, legal in told.legal.items():
+        for agent, legal in reported.action_masks.items():
             slot = self.env.agent_index(agent)
             row = np.asarray(obs.action_mask)[slot]
             own = [row[start : start + count] for start, count in self._choices(slot)]

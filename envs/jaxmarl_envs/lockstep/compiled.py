@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.jaxmarl_rules import GameRules, Hanabi
-from jaxmarl_envs.lockstep.told import Chosen, Original, Told
+from jaxmarl_envs.lockstep.original import Chosen, Original, Reported
 
 
 class GymnaxOriginal(Original):
@@ -25,14 +25,14 @@ class GymnaxOriginal(Original):
         self._space = self.game.action_space(params)
         self._reset, self._step = jax.jit(self.game.reset_env), jax.jit(self.game.step_env)
 
-    def reset(self, key: Any, seed: int | None) -> Told:
+    def reset(self, key: Any, seed: int | None) -> Reported:
         """Begin all games."""
         self._states, self._earned, seen = {}, dict.fromkeys(self.agents, 0.0), {}
         for agent, own_key in zip(self.agents, self._split(key), strict=True):
             seen[agent], self._states[agent] = self._reset(own_key, self.params)
-        return self._told(seen, {})
+        return self._report(seen, {})
 
-    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Told:
+    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Reported:
         """Step the games that go on."""
         seen, ended = {}, {}
         for agent, own_key in zip(self.agents, self._split(key), strict=True):
@@ -49,7 +49,7 @@ class GymnaxOriginal(Original):
                 ended[agent] = "ended" if late is None else kind
         for agent in ended:
             del self._states[agent]
-        return self._told(seen, ended)
+        return self._report(seen, ended)
 
     def follow(self, state: Any) -> None:
         """Go on from the adapter's states where they are the same up to rounding."""
@@ -67,10 +67,10 @@ class GymnaxOriginal(Original):
     def _split(self, key: Any) -> Any:
         return jax.random.split(key, len(self.agents))
 
-    def _told(self, seen: Mapping[str, Any], ended: Mapping[str, str]) -> Told:
+    def _report(self, seen: Mapping[str, Any], ended: Mapping[str, str]) -> Reported:
         rows = {agent: self._numbers(row) for agent, row in seen.items()}
         living = list(self._states)
-        return Told(rows, living, {}, dict(self._earned), ended, not living)
+        return Reported(rows, living, {}, dict(self._earned), ended, not living)
 
     def _numbers(self, seen: Any) -> np.ndarray:
         space = self.game.observation_space(self.params)
@@ -95,17 +95,17 @@ class JaxMARLOriginal(Original):
         self.horizon, self.at_time_limit = env.given_horizon, env.at_time_limit
         self._shaped = params.shaped_reward
         self._reset, self._step = jax.jit(self.game.reset), jax.jit(self.game.step_env)
-        self._tells_the_dead = type(self._rules).acting is not GameRules.acting and not isinstance(
-            self._rules, Hanabi
-        )
+        self._reports_the_dead = type(
+            self._rules
+        ).acting is not GameRules.acting and not isinstance(self._rules, Hanabi)
 
-    def reset(self, key: Any, seed: int | None) -> Told:
+    def reset(self, key: Any, seed: int | None) -> Reported:
         """Begin an episode."""
         seen, self._state = self._reset(key)
         self._earned = dict.fromkeys(self.names, 0.0)
-        return self._told(seen, {"__all__": False})
+        return self._report(seen, {"__all__": False})
 
-    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Told:
+    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Reported:
         """Step with the idle action for those who do not act."""
         actions = self._rules.actions(
             [
@@ -120,7 +120,7 @@ class JaxMARLOriginal(Original):
             self._earned[name] += float(own)
             if self._shaped:
                 self._earned[name] += float(self._shaped * info["shaped_reward"][agent])
-        return self._told(seen, done)
+        return self._report(seen, done)
 
     def follow(self, state: Any) -> None:
         """Go on from the adapter's state where it is the same up to rounding."""
@@ -134,18 +134,20 @@ class JaxMARLOriginal(Original):
             return choices[0]
         return choices if choices.size else numbers.reshape(space.shape)
 
-    def _told(self, seen: Any, done: Mapping[Any, Any]) -> Told:
+    def _report(self, seen: Any, done: Mapping[Any, Any]) -> Reported:
         over = bool(done["__all__"])
         pairs = list(zip(self.game.agents, self.names, strict=True))
         living = [name for agent, name in pairs if not done.get(agent, False)]
         legal = self._legal()
         rows = zip(self.names, self._rules.observations(seen), strict=True)
-        return Told(
-            seen={name: _in_a_row(row) for name, row in rows},
-            acts=([] if over else living) if self._tells_the_dead else None,
-            legal={} if over or legal is None else {n: np.asarray(legal[a]) for a, n in pairs},
-            earned=dict(self._earned),
-            ended=dict.fromkeys(self.names, "ended") if over else {},
+        return Reported(
+            observations={name: _in_a_row(row) for name, row in rows},
+            acting=([] if over else living) if self._reports_the_dead else None,
+            action_masks={}
+            if over or legal is None
+            else {n: np.asarray(legal[a]) for a, n in pairs},
+            returns=dict(self._earned),
+            ends=dict.fromkeys(self.names, "ended") if over else {},
             is_over=over,
         )
 
@@ -187,27 +189,27 @@ class PgxOriginal(Original):
         self.horizon, self.at_time_limit = env.given_horizon, env.at_time_limit
         self._init, self._step = jax.jit(self.game.init), jax.jit(self.game.step)
 
-    def reset(self, key: Any, seed: int | None) -> Told:
+    def reset(self, key: Any, seed: int | None) -> Reported:
         """Begin a game."""
         self._state, self._earned = self._init(key), np.zeros(len(self.agents))
-        return self._told()
+        return self._report()
 
-    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Told:
+    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Reported:
         """Play the move of the player to move."""
         mover = self.agents[int(self._state.current_player)]
         self._state = self._step(self._state, chosen[mover][0][0], key)
         self._earned += np.asarray(self._state.rewards, np.float64)
-        return self._told()
+        return self._report()
 
-    def _told(self) -> Told:
+    def _report(self) -> Reported:
         state = self._state
         over = bool(state.terminated | state.truncated)
         mover = self.agents[int(state.current_player)]
-        return Told(
-            seen={} if over else {mover: _in_a_row(state.observation)},
-            acts=() if over else (mover,),
-            legal={} if over else {mover: np.asarray(state.legal_action_mask)},
-            earned=dict(zip(self.agents, self._earned.tolist(), strict=True)),
-            ended=dict.fromkeys(self.agents, "terminated") if over else {},
+        return Reported(
+            observations={} if over else {mover: _in_a_row(state.observation)},
+            acting=() if over else (mover,),
+            action_masks={} if over else {mover: np.asarray(state.legal_action_mask)},
+            returns=dict(zip(self.agents, self._earned.tolist(), strict=True)),
+            ends=dict.fromkeys(self.agents, "terminated") if over else {},
             is_over=over,
         )

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.lockstep.told import Chosen, Original, Told
+from jaxmarl_envs.lockstep.original import Chosen, Original, Reported
 
 
 class JumanjiOriginal(Original):
@@ -23,13 +23,13 @@ class JumanjiOriginal(Original):
         self.at_time_limit = env.at_time_limit
         self._reset, self._step = jax.jit(self.game.reset), jax.jit(self.game.step)
 
-    def reset(self, key: Any, seed: int | None) -> Told:
+    def reset(self, key: Any, seed: int | None) -> Reported:
         """Begin an episode."""
         self._state, timestep = self._reset(key)
         self._earned = np.zeros(len(self.agents))
         return self._see(timestep)
 
-    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Told:
+    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Reported:
         """Step with 0 for those who do not act."""
         spec, rows = self.game.action_spec, []
         for agent in self.agents:
@@ -43,7 +43,7 @@ class JumanjiOriginal(Original):
         self._state, timestep = self._step(self._state, jnp.asarray(action))
         return self._see(timestep)
 
-    def _see(self, timestep: Any) -> Told:
+    def _see(self, timestep: Any) -> Reported:
         over = bool(timestep.last())
         self._earned += np.broadcast_to(timestep.reward, len(self.agents))
         discounts = np.broadcast_to(timestep.discount, len(self.agents))
@@ -52,12 +52,14 @@ class JumanjiOriginal(Original):
         acts = [agent for agent, on in goes_on.items() if on and not over]
         seen, mask = timestep.observation, getattr(timestep.observation, "action_mask", None)
         rows = [] if mask is None else np.asarray(mask, bool).reshape(len(self.agents), -1)
-        return Told(
-            seen={agent: self._numbers(seen, slot) for slot, agent in enumerate(self.agents)},
-            acts=acts,
-            legal={a: row for a, row in zip(self.agents, rows, strict=False) if a in acts},
-            earned=dict(zip(self.agents, self._earned.tolist(), strict=True)),
-            ended=kinds if over else {},
+        return Reported(
+            observations={
+                agent: self._numbers(seen, slot) for slot, agent in enumerate(self.agents)
+            },
+            acting=acts,
+            action_masks={a: row for a, row in zip(self.agents, rows, strict=False) if a in acts},
+            returns=dict(zip(self.agents, self._earned.tolist(), strict=True)),
+            ends=kinds if over else {},
             is_over=over,
         )
 

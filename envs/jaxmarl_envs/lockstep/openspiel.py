@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyspiel
 
-from jaxmarl_envs.lockstep.told import Chosen, Original, Told
+from jaxmarl_envs.lockstep.original import Chosen, Original, Reported
 
 
 class OpenSpielOriginal(Original):
@@ -21,7 +21,7 @@ class OpenSpielOriginal(Original):
         self.game, self.horizon, self._seats = slots.env, slots.horizon, slots.seats
         self._players = range(self.game.num_players())
 
-    def reset(self, key: Any, seed: int | None) -> Told:
+    def reset(self, key: Any, seed: int | None) -> Reported:
         """Begin a game."""
         self._rng, game = np.random.default_rng(seed), self.game
         if "rng_seed" in game.get_type().parameter_specification:
@@ -30,7 +30,7 @@ class OpenSpielOriginal(Original):
         self._state = game.new_initial_state()
         return self._until_an_action()
 
-    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Told:
+    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Reported:
         """Apply the actions of those who act."""
         actions = [int(chosen[name][0][0]) if name in chosen else 0 for name in self._names]
         if self._state.is_simultaneous_node():
@@ -43,7 +43,7 @@ class OpenSpielOriginal(Original):
     def _names(self) -> list[str]:
         return [f"player_{player}" for player in self._players]
 
-    def _until_an_action(self) -> Told:
+    def _until_an_action(self) -> Reported:
         state = self._state
         while state.is_chance_node():
             outcomes, chances = map(list, zip(*state.chance_outcomes(), strict=True))
@@ -54,12 +54,12 @@ class OpenSpielOriginal(Original):
         if not state.is_simultaneous_node():
             acts = [player == state.current_player() for player in self._players]
         over, named = state.is_terminal(), list(zip(self._names, acts, legal, strict=True))
-        return Told(
-            seen={name: self._numbers(player) for player, name in enumerate(self._names)},
-            acts=[name for name, act, _ in named if act],
-            legal={name: row for name, act, row in named if act},
-            earned=dict(zip(self._names, state.returns(), strict=True)),
-            ended=dict.fromkeys(self._names, "terminated") if over else {},
+        return Reported(
+            observations={name: self._numbers(player) for player, name in enumerate(self._names)},
+            acting=[name for name, act, _ in named if act],
+            action_masks={name: row for name, act, row in named if act},
+            returns=dict(zip(self._names, state.returns(), strict=True)),
+            ends=dict.fromkeys(self._names, "terminated") if over else {},
             is_over=over,
         )
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import as_gymnasium
+from jaxmarl_envs.lockstep.original import Chosen, Original, Reported
 from jaxmarl_envs.lockstep.spaces import action_of, legal_of, numbers_of
-from jaxmarl_envs.lockstep.told import Chosen, Original, Told
 
 
 class PlainOriginal(Original):
@@ -25,7 +25,7 @@ class PlainOriginal(Original):
         game = make_game()
         self.horizon, self.at_time_limit = game.horizon, getattr(game, "at_time_limit", None)
 
-    def reset(self, key: Any, seed: int | None) -> Told:
+    def reset(self, key: Any, seed: int | None) -> Reported:
         """Begin an episode on a new object."""
         game = self._make_game()
         self.game, self.env = game, game.env
@@ -38,7 +38,7 @@ class PlainOriginal(Original):
         self.earned = dict.fromkeys(map(str, game.names), 0.0)
         return self._begin(seed)
 
-    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Told:
+    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Reported:
         """Advance one step."""
         self.time += 1
         return self._advance(chosen)
@@ -47,10 +47,10 @@ class PlainOriginal(Original):
         """Yield agents with their observation and action spaces."""
         raise NotImplementedError
 
-    def _begin(self, seed: int | None) -> Told:
+    def _begin(self, seed: int | None) -> Reported:
         raise NotImplementedError
 
-    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Reported:
         raise NotImplementedError
 
     def _name(self, agent: Any) -> str:
@@ -69,7 +69,7 @@ class PlainOriginal(Original):
         name = self._name(agent)
         return action_of(self.spaces[name][1], chosen.get(name), self._joint)
 
-    def _told(
+    def _report(
         self,
         seen: Mapping[Any, Any],
         infos: Mapping[Any, Any],
@@ -77,21 +77,25 @@ class PlainOriginal(Original):
         ended: Mapping[Any, str],
         is_over: bool,
         earned: Iterable[Any] | None = None,
-    ) -> Told:
-        shown, told = self._named(seen), self._named(infos)
+    ) -> Reported:
+        shown, own_infos = self._named(seen), self._named(infos)
         names, legal = {self._name(agent) for agent in acts}, {}
         for name in names:
-            rows = (legal_of(self.spaces[name][1], source.get(name)) for source in (shown, told))
+            rows = (
+                legal_of(self.spaces[name][1], source.get(name)) for source in (shown, own_infos)
+            )
             row = next((row for row in rows if row is not None), None)
             if row is not None and not self._joint:
                 legal[name] = row
         paid = self.earned if earned is None else map(self._name, earned)
-        return Told(
-            seen={name: numbers_of(self.spaces[name][0], row) for name, row in shown.items()},
-            acts=names,
-            legal=legal,
-            earned={name: self.earned[name] for name in paid},
-            ended=self._named(ended),
+        return Reported(
+            observations={
+                name: numbers_of(self.spaces[name][0], row) for name, row in shown.items()
+            },
+            acting=names,
+            action_masks=legal,
+            returns={name: self.earned[name] for name in paid},
+            ends=self._named(ended),
             is_over=is_over,
         )
 
@@ -102,26 +106,26 @@ class SingleOriginal(PlainOriginal):
     def _own_spaces(self) -> Iterable[tuple[Any, tuple[Any, Any]]]:
         return [("agent", (self.env.observation_space, self.env.action_space))]
 
-    def _begin(self, seed: int | None) -> Told:
+    def _begin(self, seed: int | None) -> Reported:
         self.living = dict.fromkeys(self.spaces)
         seen, info = self.env.reset(seed=seed)
         return self._see(seen, info, {})
 
-    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Reported:
         actions = [self._action(agent, chosen) for agent in self.spaces]
         seen, rewards, terminated, truncated, info = self.env.step(self._joined(actions))
         ended = {}
         parts = map(self._each, (rewards, terminated, truncated))
-        for agent, *told in zip(self.spaces, *parts, strict=True):
-            reward, is_terminated, is_truncated = (np.asarray(x).item() for x in told)
+        for agent, *own in zip(self.spaces, *parts, strict=True):
+            reward, is_terminated, is_truncated = (np.asarray(x).item() for x in own)
             self.earned[agent] += float(np.float32(reward))
             if agent in self.living and (is_terminated or is_truncated):
                 ended[agent] = "terminated" if is_terminated else "truncated"
                 del self.living[agent]
         return self._see(seen, info, ended)
 
-    def _see(self, seen: Any, info: Any, ended: Mapping[str, str]) -> Told:
-        return self._told({"agent": seen}, {"agent": info}, self.living, ended, not self.living)
+    def _see(self, seen: Any, info: Any, ended: Mapping[str, str]) -> Reported:
+        return self._report({"agent": seen}, {"agent": info}, self.living, ended, not self.living)
 
     def _joined(self, actions: list[Any]) -> Any:
         return actions[0]
@@ -137,12 +141,12 @@ class TeamOriginal(SingleOriginal):
         pairs = zip(self.env.observation_space, self.env.action_space, strict=True)
         return [(f"agent_{index}", pair) for index, pair in enumerate(pairs)]
 
-    def _see(self, seen: Any, info: Any, ended: Mapping[str, str]) -> Told:
+    def _see(self, seen: Any, info: Any, ended: Mapping[str, str]) -> Reported:
         masks = info.get("action_mask") if isinstance(info, Mapping) else None
         infos = zip(self.spaces, masks, strict=True) if masks is not None else ()
         infos = {agent: {"action_mask": mask} for agent, mask in infos}
         rows = dict(zip(self.spaces, seen, strict=True))
-        return self._told(rows, infos, self.living, ended, not self.living)
+        return self._report(rows, infos, self.living, ended, not self.living)
 
     def _joined(self, actions: list[Any]) -> Any:
         return tuple(actions)
@@ -158,13 +162,13 @@ class ParallelOriginal(PlainOriginal):
         env = self.env
         return [(a, (env.observation_space(a), env.action_space(a))) for a in env.possible_agents]
 
-    def _begin(self, seed: int | None) -> Told:
+    def _begin(self, seed: int | None) -> Reported:
         seen, infos = self.env.reset(seed=seed)
         self.ended: dict[Any, str] = {}
         self.acting = [agent for agent in self.env.agents if agent in seen]
-        return self._told(seen, infos, self.acting, {}, is_over=False)
+        return self._report(seen, infos, self.acting, {}, is_over=False)
 
-    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Reported:
         actions = {agent: self._action(agent, chosen) for agent in self.acting}
         seen, rewards, terminated, truncated, infos = self.env.step(actions)
         self._pay(rewards)
@@ -174,22 +178,22 @@ class ParallelOriginal(PlainOriginal):
         self.ended |= ended
         living = [agent for agent in self.env.agents if agent not in self.ended]
         self.acting = [agent for agent in living if agent in seen]
-        return self._told(seen, infos, self.acting, ended, is_over=not living)
+        return self._report(seen, infos, self.acting, ended, is_over=not living)
 
 
 class TurnBasedOriginal(ParallelOriginal):
     """An `AECEnv` of PettingZoo: whoever is selected asks `last()` and acts."""
 
-    def _begin(self, seed: int | None) -> Told:
+    def _begin(self, seed: int | None) -> Reported:
         self.env.reset(seed=seed)
         return self._until_an_action()
 
-    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Reported:
         self.env.step(self._action(self.env.agent_selection, chosen))
         return self._until_an_action()
 
-    def _until_an_action(self) -> Told:
-        """Let those leave whose lives have ended, and tell of whoever acts next."""
+    def _until_an_action(self) -> Reported:
+        """Let those leave whose lives have ended, and report who acts next."""
         env, shown, ended = self.env, {}, {}
         while env.agents:
             agent = env.agent_selection
@@ -197,7 +201,7 @@ class TurnBasedOriginal(ParallelOriginal):
             shown[agent] = seen
             self.earned[str(agent)] += float(reward)
             if not terminated and not truncated:
-                return self._told(shown, {agent: info}, [agent], ended, False, earned=shown)
+                return self._report(shown, {agent: info}, [agent], ended, False, earned=shown)
             ended[agent] = "terminated" if terminated else "truncated"
             env.step(None)
-        return self._told(shown, {}, (), ended, True, earned=shown)
+        return self._report(shown, {}, (), ended, True, earned=shown)

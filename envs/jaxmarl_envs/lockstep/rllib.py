@@ -6,8 +6,8 @@ from typing import Any
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import as_gymnasium
 from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
 from jaxmarl_envs.adapters.incoming.rllib_game import RawEnv, kind_of
+from jaxmarl_envs.lockstep.original import Chosen, Reported
 from jaxmarl_envs.lockstep.plain import PlainOriginal
-from jaxmarl_envs.lockstep.told import Chosen, Told
 
 
 class RLlibOriginal(PlainOriginal):
@@ -35,7 +35,7 @@ class RLlibOriginal(PlainOriginal):
             found.append(as_gymnasium(agent, space))
         return found[0], found[1]
 
-    def _begin(self, seed: int | None) -> Told:
+    def _begin(self, seed: int | None) -> Reported:
         self._raw = RawEnv(self.env, OwnRandomness(self.game.roster.draws_from_random))
         seen, infos = self._raw.reset(seed or 0)
         self.living: dict[Any, None] = {}
@@ -63,7 +63,7 @@ class RLlibOriginal(PlainOriginal):
             self.places[agent] = name
             self.living[agent] = None
 
-    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Reported:
         actions = {agent: self._action(agent, chosen) for agent in self.acting}
         seen, rewards, terminated, truncated, infos = self._raw.step(actions)
         paid = {agent: reward for agent, reward in rewards.items() if agent in self.places}
@@ -83,11 +83,11 @@ class RLlibOriginal(PlainOriginal):
 
     def _see(
         self, seen: Mapping[Any, Any], infos: Mapping[Any, Any], ended: Mapping[Any, str]
-    ) -> Told:
+    ) -> Reported:
         self.acting = [agent for agent in seen if agent in self.living]
         # Of a place that another agent has taken at once, the last observation is not compared.
         retaken = {self.places[a] for a in ended} & {self.places[a] for a in self.living}
         shown = {a: row for a, row in seen.items() if a in self.living or a in ended}
         shown = {a: row for a, row in shown.items() if self.places[a] not in retaken}
-        told = {agent: info for agent, info in infos.items() if agent in self.living}
-        return self._told(shown, told, self.acting, ended, is_over=not self.living)
+        own = {agent: info for agent, info in infos.items() if agent in self.living}
+        return self._report(shown, own, self.acting, ended, is_over=not self.living)

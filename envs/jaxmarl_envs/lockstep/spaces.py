@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from jaxmarl_envs.lockstep.told import Chosen
+from jaxmarl_envs.lockstep.original import Chosen
 
 _MASK, _REST = "action_mask", ("observation", "observations")
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.lockstep.told import Chosen, Original, Told
+from jaxmarl_envs.lockstep.original import Chosen, Original, Reported
 
 
 class VmasOriginal(Original):
@@ -19,7 +19,7 @@ class VmasOriginal(Original):
     def __init__(self, make_batch: Callable[[int], Any]) -> None:
         self._make_batch, self._torch = make_batch, import_extra("torch", "vmas")
 
-    def reset(self, key: Any, seed: int | None) -> Told:
+    def reset(self, key: Any, seed: int | None) -> Reported:
         """Begin an episode on a new object."""
         self.env = self._make_batch(1).env
         self._names = [agent.name for agent in self.env.agents]
@@ -29,9 +29,9 @@ class VmasOriginal(Original):
         seen = self.env.get_from_scenario(
             get_observations=True, get_rewards=False, get_infos=False, get_dones=False
         )[0]
-        return self._told(seen, None)
+        return self._report(seen, None)
 
-    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Told:
+    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Reported:
         """Step all agents."""
         actions = []
         for name in self._names:
@@ -43,16 +43,16 @@ class VmasOriginal(Original):
         for name, reward in zip(self._names, rewards, strict=True):
             self._earned[name] += float(reward)
         kind = "terminated" if bool(terminated) else "truncated" if bool(truncated) else None
-        return self._told(seen, kind)
+        return self._report(seen, kind)
 
-    def _told(self, seen: Any, end: str | None) -> Told:
+    def _report(self, seen: Any, end: str | None) -> Reported:
         shown = zip(self._names, map(_in_a_row, seen), strict=True)
-        return Told(
-            seen=dict(shown),
-            acts=[] if end else self._names,
-            legal={},
-            earned=dict(self._earned),
-            ended=dict.fromkeys(self._names, end) if end else {},
+        return Reported(
+            observations=dict(shown),
+            acting=[] if end else self._names,
+            action_masks={},
+            returns=dict(self._earned),
+            ends=dict.fromkeys(self._names, end) if end else {},
             is_over=end is not None,
         )
 

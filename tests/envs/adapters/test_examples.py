@@ -43,7 +43,7 @@ EXAMPLES = sorted(
 NUM_EPISODES = 128
 
 
-def told(example):
+def options_of(example):
     """The library of an example, its options, and those options by name."""
     _, _, library, _, *options = shlex.split(example)
     pairs = [option.partition("=") for option in options]
@@ -57,13 +57,13 @@ def skip_without(library, options):
 
 
 def test_there_is_an_example_for_every_library():
-    assert {told(example)[0] for example in EXAMPLES} == set(LIBRARIES)
+    assert {options_of(example)[0] for example in EXAMPLES} == set(LIBRARIES)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_trains_from_the_command_line(example, tmp_path):
     """In a process that compiles without most optimisations, which take minutes in some of them."""
-    library, options, named = told(example)
+    library, options, named = options_of(example)
     skip_without(library, named)
     args = ["train", library, "--env-kwargs", *options, "--run-dir", str(tmp_path / "run")]
     sizes = "--num-envs 2 --num-steps 4 --total-env-steps 16 --quiet --no-check-env"
@@ -103,13 +103,16 @@ def returns_of_original(env, params):
     layout, returns = env.action_layout(params), []
     for episode in range(NUM_EPISODES):
         key = jax.random.key(1_000 + episode)
-        told = original.reset(key, 1_000 + episode)
-        while not told.is_over:
+        reported = original.reset(key, 1_000 + episode)
+        while not reported.is_over:
             key, own_key = jax.random.split(key)
-            acts = env.agents if told.acts is None else told.acts
-            chosen = {agent: draw(layout, env, agent, told.legal.get(agent), rng) for agent in acts}
-            told = original.step(own_key, chosen)
-        returns.append([told.earned[agent] for agent in env.agents])
+            acts = env.agents if reported.acting is None else reported.acting
+            chosen = {
+                agent: draw(layout, env, agent, reported.action_masks.get(agent), rng)
+                for agent in acts
+            }
+            reported = original.step(own_key, chosen)
+        returns.append([reported.returns[agent] for agent in env.agents])
     return np.array(returns)
 
 
@@ -124,7 +127,7 @@ def draw(layout, env, agent, legal, rng):
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_random_play_earns_what_it_earns_in_the_original(example):
     """Means over 128 episodes of either differ by less than four standard errors."""
-    library, _, named = told(example)
+    library, _, named = options_of(example)
     skip_without(library, named)
     short = SHORT.get(library, {})
     if "lbforaging" in named["env_id"]:

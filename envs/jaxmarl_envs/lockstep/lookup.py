@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.lockstep.told import Original
+from jaxmarl_envs.lockstep.original import Original
 
 # Adapters and games by the names of their classes, with what steps the original.
 _COMPILED = {
