@@ -105,7 +105,6 @@ class _Pair:
         self.layout = env.action_layout(params)
         limit = env.horizon(params)
         self.limit = math.inf if limit is None else int(limit)
-        self.sizes = [env.observation_space(agent, params).size for agent in env.agents]
         self.reset, self.step = jax.jit(env.reset_env), jax.jit(env.step_env)
 
     def play(self, episode: int, key: jax.Array, num_steps: int) -> LockstepReport:
