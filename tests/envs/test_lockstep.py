@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import rllib_envs
 from gymnasium import spaces
+from jumanji_games import GAMES as JUMANJI
 from plan_envs import KINDS, Plan, bring_in
 
 import jaxmarl_envs
@@ -46,16 +47,6 @@ def expect_ends(report, ends):
 LIMITED = "truncated"
 TERMINATED = "terminated"
 BOTH = "terminated and truncated"
-WAREHOUSE = {
-    "shelf_rows": 1,
-    "shelf_columns": 3,
-    "column_height": 2,
-    "num_agents": 3,
-    "sensor_range": 1,
-    "request_queue_size": 4,
-}
-FORAGE = {"grid_size": 5, "num_agents": 2, "num_food": 1, "fov": 1, "force_coop": False}
-JOBS = {"num_jobs": 4, "num_machines": 3, "max_num_ops": 2, "max_op_duration": 2}
 COMPILED = {
     "gymnax": (
         ("CartPole-v1", {"num_agents": 3}, BOTH),
@@ -75,18 +66,9 @@ COMPILED = {
         ("storm_2p", {"num_inner_steps": 20}, LIMITED),
         ("coin_game", {"num_inner_steps": 4, "num_outer_steps": 3}, LIMITED),
     ),
-    "jumanji": (
-        ("Connector-v3", {"generator": {"grid_size": 5, "num_agents": 3}, "time_limit": 8}, BOTH),
-        ("JobShop-v0", {"generator": JOBS}, TERMINATED),
-        ("LevelBasedForaging-v0", {"generator": FORAGE, "time_limit": 30}, BOTH),
-        ("RobotWarehouse-v0", {"generator": WAREHOUSE, "time_limit": 20}, TERMINATED),
-        ("Cleaner-v0", {"time_limit": 12}, TERMINATED),
-        ("SearchAndRescue-v0", {"time_limit": 6}, TERMINATED),
-        ("RubiksCube-partly-scrambled-v0", {"time_limit": 5}, TERMINATED),
-        ("MMST-v0", {"time_limit": 8}, TERMINATED),
-        ("Tetris-v0", {"num_rows": 6, "num_cols": 5, "time_limit": 10}, TERMINATED),
-        ("Snake-v1", {"num_rows": 4, "num_cols": 4, "time_limit": 30}, TERMINATED),
-        ("Game2048-v1", {"board_size": 2}, TERMINATED),
+    "jumanji": tuple(
+        (name, options, BOTH if name in ("Connector-v3", "LevelBasedForaging-v0") else TERMINATED)
+        for name, options in JUMANJI.items()
     ),
     "pgx": (
         ("tic_tac_toe", {}, TERMINATED),

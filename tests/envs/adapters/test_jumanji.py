@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jumanji_games import GAMES, GRID
 from probe_envs import quick_jit
 
 from jaxmarl_envs import Box, Discrete, MultiDiscrete, check_env, from_jumanji, make
@@ -17,31 +18,6 @@ from jaxmarl_ppo.cli import main as cli
 
 jumanji = pytest.importorskip("jumanji")
 
-WAREHOUSE = {
-    "shelf_rows": 1,
-    "shelf_columns": 3,
-    "column_height": 2,
-    "num_agents": 3,
-    "sensor_range": 1,
-    "request_queue_size": 4,
-}
-FORAGE = {"grid_size": 5, "num_agents": 2, "num_food": 1, "fov": 1, "force_coop": False}
-GRID = {"grid_size": 5, "num_agents": 3}
-MAZE = {"num_rows": 4, "num_cols": 4, "num_agents": 2}
-JOBS = {"num_jobs": 4, "num_machines": 3, "max_num_ops": 2, "max_op_duration": 2}
-GAMES = {
-    "RobotWarehouse-v0": {"generator": WAREHOUSE, "time_limit": 20},
-    "LevelBasedForaging-v0": {"generator": FORAGE, "time_limit": 30},
-    "Connector-v3": {"generator": GRID, "time_limit": 12},
-    "Cleaner-v0": {"generator": MAZE, "time_limit": 30},
-    "SearchAndRescue-v0": {"time_limit": 6},
-    "RubiksCube-partly-scrambled-v0": {"time_limit": 5},
-    "JobShop-v0": {"generator": JOBS},
-    "MMST-v0": {"time_limit": 8},
-    "Tetris-v0": {"num_rows": 6, "num_cols": 5, "time_limit": 10},
-    "Snake-v1": {"num_rows": 4, "num_cols": 4, "time_limit": 30},
-    "Game2048-v1": {"board_size": 2},
-}
 TEAMS = (*GAMES,)[:5]
 RARE = [name for name in GAMES if name not in ("Connector-v3", "Cleaner-v0", "JobShop-v0")]
 

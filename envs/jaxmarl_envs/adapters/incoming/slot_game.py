@@ -37,8 +37,8 @@ class Told(NamedTuple):
     metrics: set[str]  # names of numbers in infos
 
 
-class Spaces(Protocol):
-    """How a slot's own observations and actions become arrays."""
+class HasSpaces(Protocol):
+    """The spaces of an agent."""
 
     @property
     def observation(self) -> Box:
@@ -49,6 +49,10 @@ class Spaces(Protocol):
     def action(self) -> Space:
         """The space of its actions."""
         ...
+
+
+class Spaces(HasSpaces, Protocol):
+    """How a slot's own observations and actions become arrays."""
 
     @property
     def own_observation(self) -> Any:

@@ -6,15 +6,15 @@ import jax.numpy as jnp
 AT_TIME_LIMIT = ("truncates", "terminates")
 
 
-def check_horizon(horizon: object) -> None:
-    """Check that an argument is a number of steps, or None.
+def check_horizon(horizon: object, name: str = "horizon") -> None:
+    """Check that an argument, called `name`, is a number of steps, or None.
 
     Raises:
         ValueError: If it is not.
     """
     is_count = isinstance(horizon, int) and not isinstance(horizon, bool) and horizon >= 1
     if horizon is not None and not is_count:
-        raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1, or None")
+        raise ValueError(f"{name}={horizon!r}: give a whole number of at least 1, or None")
 
 
 def check_at_time_limit(at_time_limit: object) -> None:

@@ -24,23 +24,8 @@ from jaxmarl_envs.adapters.incoming.host_worker import (
     UnrepeatableEnvironmentWarning,
 )
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Told
-from jaxmarl_envs.spaces import Box, Space
+from jaxmarl_envs.adapters.incoming.slot_game import HasSpaces, SlotGame, Told
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
-
-
-class HasSpaces(Protocol):
-    """The spaces of an agent."""
-
-    @property
-    def observation(self) -> Box:
-        """The space of its features."""
-        ...
-
-    @property
-    def action(self) -> Space:
-        """The space of its actions."""
-        ...
 
 
 class TriedOut(Protocol):

@@ -21,6 +21,7 @@ import numpy as np
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host import HostEnv
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
+from jaxmarl_envs.adapters.incoming.time_limit import check_horizon
 from jaxmarl_envs.adapters.incoming.trial import layout_of, try_game, warn_of_chance
 from jaxmarl_envs.adapters.incoming.vmas_batch import TriedGame, VmasBatch
 from jaxmarl_envs.user_code import describe_error
@@ -128,7 +129,7 @@ def from_vmas(
         ValueError: If it is no scenario, cannot be made, or does not take an option.
     """
     check_step_timeout(step_timeout)
-    _check_max_steps(max_steps)
+    check_horizon(max_steps, "max_steps")
     if multidiscrete_actions and continuous_actions:
         raise ValueError("multidiscrete_actions=True needs continuous_actions=False")
     if fixed := [key for key in _SET_HERE if key in options]:
@@ -172,12 +173,6 @@ def from_vmas(
         step_timeout,
         in_batches=True,
     )
-
-
-def _check_max_steps(max_steps: Any) -> None:
-    is_count = isinstance(max_steps, int) and not isinstance(max_steps, bool) and max_steps > 0
-    if max_steps is not None and not is_count:
-        raise ValueError(f"max_steps={max_steps!r}: give a whole number of at least 1, or None")
 
 
 def _make_found(
