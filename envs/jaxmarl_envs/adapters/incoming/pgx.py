@@ -131,8 +131,8 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         at_time_limit: str | None = None,
         **options: Any,
     ) -> None:
-        # What `horizon` was called, in records of earlier runs.
-        horizon = options.pop("max_steps", horizon)
+        if horizon is None:  # in records of earlier runs it has another name
+            horizon = options.pop("max_steps", None)
         self._wrap(_make_game(env_id, options), env_id, planes)
         self._limit(horizon, at_time_limit)
 
