@@ -293,7 +293,7 @@ def test_a_horizon_truncates_a_game_that_is_not_over(made):
 def test_a_record_may_have_the_former_name_of_a_horizon():
     env, params = jaxmarl_envs.make("pgx", env_id="connect_four", max_steps=7)
     assert env.horizon(params) == 7
-    with pytest.raises(ValueError, match="does not take the options {'max_steps': 7}"):
+    with pytest.raises(ValueError, match=r"does not take the options .*max_steps"):
         jaxmarl_envs.make("pgx", env_id="connect_four", max_steps=7, horizon=8)
 
 
