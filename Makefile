@@ -25,8 +25,11 @@ test: $(VENV)/.installed-dev
 near: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile $$($(BIN)/python tests/support/near.py $(SINCE))
 
+# What takes minutes: learning checks and rarer cases. PART=2/6 is the second of six parts of them.
+PART = 1/1
 slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m "slow or rare" -n auto --dist worksteal
+	$(BIN)/python -m pytest -q -m "slow or rare" -n auto --dist worksteal --splitting-algorithm least_duration \
+		--group $(word 1,$(subst /, ,$(PART))) --splits $(word 2,$(subst /, ,$(PART)))
 
 # What needs Ray, a large library, is tested beside it: the files that skip something without it.
 ray: $(VENV)/.installed-ray

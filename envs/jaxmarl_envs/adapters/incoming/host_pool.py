@@ -81,7 +81,8 @@ class HostPool:
             import_extra("cloudpickle", "gymnasium")  # here, before anything is compiled
         self._lock = threading.Lock()
         kind = BatchStandings if in_batches else SeparateStandings
-        self._standings: Standings = kind(self._warn_of_forgotten)
+        # Nothing here may refer to the pool, so that processes end at once with the last reference.
+        self._standings: Standings = kind(functools.partial(_warn_of_forgotten, name))
         self._here: Games | Batches | None = None
         self._mark_here = array("q", [NOT_BEGUN])
         self._workers: dict[int, WorkerProcess] = {}
@@ -144,15 +145,6 @@ class HostPool:
             self._standings.advance(actions, ~np.any(answer[2], axis=-1), reset_seeds)
             self._standings.note_actors(answer[-1])
             return answer
-
-    def _warn_of_forgotten(self, time: int, remembered: int) -> None:
-        warnings.warn(
-            f"environment {self.name!r}: an episode of {time:,} steps begins anew, since only "
-            f"{remembered:,} of its steps are remembered; give horizon=, the most steps of an "
-            "episode, to play such episodes again",
-            ForgottenEpisodeWarning,
-            stacklevel=2,
-        )
 
     def _play(self, request: Request) -> Answer:
         """Let all games play, each in its own process."""
@@ -257,6 +249,16 @@ class HostPool:
         _stop(self._workers, patience_s)
         self._standings.forget()
         self._here = None
+
+
+def _warn_of_forgotten(name: str, time: int, remembered: int) -> None:
+    warnings.warn(
+        f"environment {name!r}: an episode of {time:,} steps begins anew, since only "
+        f"{remembered:,} of its steps are remembered; give horizon=, the most steps of an "
+        "episode, to play such episodes again",
+        ForgottenEpisodeWarning,
+        stacklevel=2,
+    )
 
 
 def _share(request: Request, index: int, num_workers: int) -> Request:
