@@ -63,7 +63,7 @@ def play_steps(
     share: Share,
     num_steps: int,
 ) -> Call:
-    """Compile `num_steps` steps and return a call that runs them.
+    """Compile `num_steps` steps and return a call that runs them, each time the next ones.
 
     Args:
         begin: from a key for each of a device's environments to the initial carry, whose leaves all
@@ -86,9 +86,16 @@ def play_steps(
     start = devices.jit(begin_own, (BY_ENV,), BY_ENV)
     play = devices.jit(play_own, (BY_ENV, BY_ENV), (BY_ENV, BY_ENV))
     carry = start(jax.random.split(jax.random.key(0), share.num_devices * share.num_envs))
-    first, second = jax.random.split(jax.random.key(1), (2, share.num_devices))
-    carry = play(carry, first)[0]
-    return lambda: play(carry, second)
+    keys = jax.random.split(jax.random.key(1), share.num_devices)
+
+    def call() -> tuple[Any, jax.Array]:
+        # From the same carry, environments in plain Python would first have to play up to it again.
+        nonlocal carry
+        carry, rewards = play(carry, keys)
+        return carry, rewards
+
+    call()
+    return call
 
 
 def draw_legal(key: jax.Array, action_mask: jax.Array) -> jax.Array:

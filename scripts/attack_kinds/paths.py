@@ -32,7 +32,8 @@ def odd_paths(place: Path) -> Iterator[Attempt]:
         Path("real[1]").mkdir()
         Path("link").symlink_to("real[1]")
         yield _attempt("a link to a folder", "link/run")
-    with tempfile.TemporaryDirectory(dir=place, prefix="parent[1]*?") as parent:
+    odd = tempfile.TemporaryDirectory(dir=place, prefix="parent[1]*?")
+    with odd as parent, _inside(Path(parent)):
         yield _attempt("an absolute path with odd parents", f"{parent}/run")
         yield _attempt("a path with dots", f"{parent}/./x/../run2")
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hybrid_env_deploy import Hybrid
+from plan_envs import Plan, bring_in
 
 from jaxmarl_ppo.bench import peers as bench_peers
 from jaxmarl_ppo.bench import training as bench
@@ -177,10 +178,10 @@ def test_a_call_plays_the_steps_that_it_should(share):
         return count + 1, jnp.where(count < 7, 1.0, 0.0).sum()
 
     call = play_steps(begin, step, share, 5)
-    for _ in range(2):  # always from where the first 5 steps led
+    for steps, paid in [(10, 2.0), (15, 0.0)]:  # 5 have been played before
         count, rewards = call()
-        assert count.tolist() == [10] * 4
-        assert float(rewards.sum()) == 4 * 2.0
+        assert count.tolist() == [steps] * 4
+        assert float(rewards.sum()) == 4 * paid
 
 
 def test_environments_are_spread_evenly(monkeypatch):
@@ -206,6 +207,24 @@ def test_every_kind_of_action_is_played_legally():
         rewards.append(float(reward.sum()))
     assert rewards[0] > 6 * 5 * 2
     assert rewards[1] > 6 * 10 * 2
+
+
+@pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning")
+def test_environments_in_plain_python_play_no_step_twice():
+    played = []
+
+    class Noted(Plan):
+        length = 100
+
+        def act(self, actions):
+            played.append(actions)
+
+    env = bring_in("gymnasium", Noted)
+    play = random_play(env, (), Share(1, 2), 5)
+    played.clear()
+    for _ in range(3):
+        play()
+    assert len(played) == 2 * 5 * 3
 
 
 @pytest.mark.rare

@@ -17,12 +17,13 @@ import jaxmarl_envs
 from jaxmarl_envs import check_against_original, make
 from jaxmarl_envs.adapters.incoming import pettingzoo_games
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
-from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import ParallelGame
 from jaxmarl_envs.adapters.incoming.pgx import Pgx
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+from jaxmarl_envs.adapters.incoming.slot_row import SlotRow
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_envs.lockstep import LockstepReport, Original, Reported
 from jaxmarl_ppo.cli import check_env as command
@@ -254,18 +255,30 @@ def paid_twice(monkeypatch):
     monkeypatch.setattr(pettingzoo_games, "numbers", lambda paid: 2 * np.asarray(numbers(paid)))
 
 
-def seen_otherwise(monkeypatch):
-    features = AgentSpaces.features
-    monkeypatch.setattr(AgentSpaces, "features", lambda *args: features(*args) + np.float32(0.01))
+def patched_row(change):
+    def patch(monkeypatch):
+        show = SlotRow.show
+
+        def changed(self, *args, **kwargs):
+            show(self, *args, **kwargs)
+            change(self)
+
+        monkeypatch.setattr(SlotRow, "show", changed)
+
+    return patch
 
 
-def unmasked(monkeypatch):
-    monkeypatch.setattr(AgentSpaces, "legal", lambda *args: None)
+def see_otherwise(row):
+    row._features += np.float32(0.01)
+
+
+def unmask(row):
+    row._legal[:] = row._exists
 
 
 def played_otherwise(monkeypatch):
-    own = AgentSpaces.own
-    monkeypatch.setattr(AgentSpaces, "own", lambda self, c, n: min(1, own(self, c, n)))
+    own = SlotGame._own_all
+    monkeypatch.setattr(SlotGame, "_own_all", lambda *args: [min(1, x) for x in own(*args)])
 
 
 def patched_play(change):
@@ -300,8 +313,8 @@ def end_early(game, outcome):
     ("fault", "message"),
     [
         (paid_twice, "the sum of rewards so far is"),
-        (seen_otherwise, "the observation"),
-        (unmasked, "the action mask"),
+        (patched_row(see_otherwise), "the observation"),
+        (patched_row(unmask), "the action mask"),
         (played_otherwise, "the sum of rewards so far is"),
         (patched_play(swap), "the end of its life is truncated, but terminated in the original"),
         (patched_play(act_all), "who acts is"),

@@ -74,12 +74,12 @@ def test_a_longer_episode_than_is_remembered_goes_on_and_begins_anew_where_it_ca
     pool.reset(seeds)
     nothing = np.zeros((1, 2), np.int32)
     for time in range(1_100):
-        answer = pool.step(seeds, np.array([time]), past, nothing)
-    assert answer[0][0, 0, 0] == 1_100
+        final, *_ = pool.step(seeds, np.array([time]), past, nothing)
+    assert final.features[0, 0, 0] == 1_100
     pool.close()
     with pytest.warns(ForgottenEpisodeWarning, match=r"1,100 steps begins anew.* 1,000 of its"):
-        answer = pool.step(seeds, np.array([1_100]), past, nothing)
-    assert answer[0][0, 0, 0] == 1
+        final, *_ = pool.step(seeds, np.array([1_100]), past, nothing)
+    assert final.features[0, 0, 0] == 1
 
 
 def test_what_a_state_remembers_holds_every_option():
@@ -278,9 +278,9 @@ def test_what_repeats_on_a_new_object_alone_gets_one_for_every_episode(kind):
         env = bring_in(kind, Counting)
     seeds, past = np.array([4]), np.zeros((1, env.layout.capacity, env.num_agents), np.int32)
     for _ in range(3):
-        assert env.pool.reset(seeds)[0][0, 0].tolist() == [1.0]
-    answer = env.pool.step(seeds, np.array([0]), past, past[:, 0], seeds)
-    assert answer[0][0, 0].tolist() == [1.0]
+        assert env.pool.reset(seeds).features[0, 0].tolist() == [1.0]
+    final, *_ = env.pool.step(seeds, np.array([0]), past, past[:, 0], seeds)
+    assert final.features[0, 0].tolist() == [1.0]
 
 
 @EVERY_KIND

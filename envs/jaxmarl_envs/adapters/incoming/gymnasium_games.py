@@ -80,7 +80,7 @@ class TeamGame(GymnasiumGame):
         self._look(seen, info)
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
-        own = tuple(self._own(action, slot) for slot in range(len(self.names)))
+        own = tuple(self._own_all(action, range(len(self.names))))
         seen, rewards, terminated, truncated, info = self.env.step(own)
         pairs = zip(self.names, self._each("rewards", rewards), strict=True)
         outcome.reward[:] = [number(agent, reward) for agent, reward in pairs]
@@ -141,14 +141,14 @@ class VectorGame(GymnasiumGame):
     def _begin(self, seed: int) -> None:
         seen, info = self.env.reset(seed=seed)
         self._alive = np.ones(len(self.names), bool)
-        self._look(self._rows(seen), info)
+        self._look(self._split(seen), info)
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         before = self._alive
-        own = [self._own(action, slot) for slot in range(len(self.names))]
+        own = self._own_all(action, range(len(self.names)))
         actions = self._concatenate(self.env.single_action_space, own, self._sent)
         seen, reward, terminated, truncated, info = self.env.step(actions)
-        rows = self._rows(seen)
+        rows = self._split(seen)
         for slot in range(len(self.names)):
             self._note(slot, _info_of(slot, info), outcome)
         outcome.reward[:] = reward
@@ -166,13 +166,13 @@ class VectorGame(GymnasiumGame):
         self._keep_final()
         if not self._resets_by_itself:
             seen, begun = self.env.reset(options={"reset_mask": ended})
-            rows = self._rows(seen)
+            rows = self._split(seen)
             if MASK in info and MASK in begun:  # it covers only those that were reset
                 info = {MASK: np.where(ended[:, None], begun[MASK], info[MASK])}
         self._alive = np.ones(len(self.names), bool)
         self._look(rows, info)
 
-    def _rows(self, seen: Any) -> list[Any]:
+    def _split(self, seen: Any) -> list[Any]:
         """Split a batch of observations into copies: the batch may be overwritten."""
         return [np.copy(row) if isinstance(row, np.ndarray) else row
                 for row in self._iterate(self.env.observation_space, seen)]  # fmt: skip

@@ -93,7 +93,8 @@ def _of_choices(space: Any, actions: Actions, mask: Any) -> Legal:
         raise ValueError("is of a space without choices; leave it out, or give None")
     told = not (isinstance(mask, list | tuple) and any(entry is None for entry in mask))
     if told and _shape(mask) == (sum(counts),):
-        return list(np.split(_flags(np.asarray(mask)), np.cumsum(counts)[:-1]))
+        flags = _flags(np.asarray(mask))
+        return [flags] if len(counts) == 1 else list(np.split(flags, np.cumsum(counts)[:-1]))
     spaces = import_extra("gymnasium.spaces", "gymnasium")
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _of_parts(space, actions, mask)

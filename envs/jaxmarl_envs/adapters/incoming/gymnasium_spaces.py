@@ -76,6 +76,22 @@ class AgentSpaces:
         return values.reshape(self.observation.shape)
 
     @functools.cached_property
+    def is_plain(self) -> bool:
+        """Whether a Box is observed as it is, and the action is a Discrete."""
+        return self._is_box and self._scale is None and self.first_option is not None
+
+    @functools.cached_property
+    def first_option(self) -> int | None:
+        """What the environment calls the first option of a Discrete; None for other spaces."""
+        is_discrete = isinstance(self.own_action, _spaces().Discrete)
+        return int(self.own_action.start) if is_discrete else None
+
+    @functools.cached_property
+    def num_options(self) -> int | None:
+        """Options of a Discrete; None for other spaces."""
+        return None if self.first_option is None else int(self.own_action.n)
+
+    @functools.cached_property
     def _in_range(self) -> Callable[[Any], bool] | None:
         return _range_check(self.own_observation)
 

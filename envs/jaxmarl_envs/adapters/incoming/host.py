@@ -8,6 +8,7 @@ Of an episode longer than its state remembers, nothing but the game itself knows
 goes on, but where another process takes it up, such as a resumed run, it begins anew.
 """
 
+import functools
 import os
 import warnings
 from collections.abc import Callable
@@ -154,11 +155,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     ) -> StepResult[HostState]:
         """Advance one step; `action` is as in `MultiAgentEnv.step_env`."""
         played = self._played(state, action)
-        found = self._call(
-            self._step_games,
-            (*self._frame(), *self._outcome(), *self._frame()),
-            *(state.seed, state.time, state.past, played),
-        )
+        found = self._call_step(self._step_games, state, played)
         final, obs = Observation(*found[:4]), Observation(*found[8:])
         info = {"final_observation": final, **self._metrics(found[7])}
         return obs, self._stepped(state, played, obs), *found[4:7], info
@@ -168,11 +165,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     ) -> StepResult[HostState]:
         """Advance as `MultiAgentEnv.step` does, in one call to the host."""
         played, seed = self._played(state, action), _draw_seed(jax.random.split(key)[1])
-        found = self._call(
-            self._step_games,
-            (*self._frame(), *self._outcome(), *self._frame()),
-            *(state.seed, state.time, state.past, played, seed),
-        )
+        found = self._call_step(self._step_and_reset_games, state, played, seed)
         final, obs = Observation(*found[:4]), Observation(*found[8:])
         over = ~final.alive.any()
         state = jax.tree.map(
@@ -234,6 +227,16 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         names = self.layout.metrics
         return {"metrics": {name: values[:, i] for i, name in enumerate(names)}} if names else {}
 
+    def _call_step(
+        self, function: Callable[..., Any], state: HostState, played: jax.Array, *seed: jax.Array
+    ) -> Any:
+        """Call the host for a step; every array that travels takes time, so few do."""
+        numbers = jnp.stack([state.seed, *seed, state.time.astype(jnp.uint32)])
+        actions = jax.lax.bitcast_convert_type(played, jnp.uint32)
+        asked = jnp.concatenate([numbers, actions.ravel()])
+        results = (*self._frame(), *self._outcome(), *self._frame())
+        return self._call(function, results, asked, state.past)
+
     def _call(
         self,
         function: Callable[..., Any],
@@ -244,10 +247,24 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return jax.pure_callback(function, results, *args, vmap_method="broadcast_all")
 
     def _reset_games(self, seed: jax.Array) -> tuple[np.ndarray, ...]:
-        return _batched(self.pool.reset, seed)
+        return _batched(self.pool.reset, 0, seed)
 
-    def _step_games(self, *args: jax.Array) -> tuple[np.ndarray, ...]:
-        return _batched(self.pool.step, *args)
+    def _step_games(self, asked: jax.Array, past: jax.Array) -> tuple[np.ndarray, ...]:
+        return _batched(functools.partial(self._step_pool, num_seeds=1), 1, asked, past)
+
+    def _step_and_reset_games(self, asked: jax.Array, past: jax.Array) -> tuple[np.ndarray, ...]:
+        return _batched(functools.partial(self._step_pool, num_seeds=2), 1, asked, past)
+
+    def _step_pool(
+        self, asked: np.ndarray, past: np.ndarray, num_seeds: int
+    ) -> tuple[np.ndarray, ...]:
+        """Read what `_call_step` has written, `[E, ...]`, and step the games."""
+        seeds, time = asked[:, :num_seeds], asked[:, num_seeds].view(np.int32)
+        actions = np.ascontiguousarray(asked[:, num_seeds + 1 :]).reshape(-1, *past.shape[2:])
+        actions = actions.view(np.int32 if self._actions.is_choice else np.float32)
+        fresh = seeds[:, 1] if num_seeds == 2 else None
+        final, outcome, frame = self.pool.step(seeds[:, 0], time, past, actions, fresh)
+        return *final, *outcome, *frame
 
 
 def capacity_of(horizon: int | None, declared: int | None) -> int:
@@ -255,12 +272,14 @@ def capacity_of(horizon: int | None, declared: int | None) -> int:
     return horizon or min(declared or REMEMBERED, MOST_REMEMBERED)
 
 
-def _batched(function: Callable[..., Any], *args: jax.Array) -> tuple[np.ndarray, ...]:
-    """Call a function with one leading axis in place of all those of its seeds, `args[0]`."""
-    axes = args[0].shape
+def _batched(function: Callable[..., Any], rank: int, *args: jax.Array) -> tuple[np.ndarray, ...]:
+    """Call a function with one leading axis in place of all but the last `rank` of `args[0]`."""
+    axes = args[0].shape[: args[0].ndim - rank]
     rows = (np.asarray(x).reshape(-1, *x.shape[len(axes) :]) for x in args)
+    # What is returned is copied at once on a CPU, and on other devices perhaps later.
+    keep = np.asarray if jax.default_backend() == "cpu" else np.copy
     try:
-        return tuple(x.reshape(*axes, *x.shape[1:]) for x in function(*rows))
+        return tuple(keep(x).reshape(*axes, *x.shape[1:]) for x in function(*rows))
     except KeyboardInterrupt as error:
         # JAX would turn it into an indistinguishable error.
         raise HostEnvironmentError("stepping was interrupted", interrupt=error) from None

@@ -74,12 +74,13 @@ class Batches:
         self._times: dict[int, int] = {}  # by number: steps of the first game's episode
         self._call = ""
 
-    def play(self, request: Request) -> Answer:
-        """Play games as `Games.play` does.
+    def play(self, request: Request, empty: Callable[..., np.ndarray] = np.empty) -> Answer:
+        """Play games as `Games.play` does, but in arrays of the batch's own.
 
         Raises:
             GameError: If the batch raised an exception.
         """
+        del empty
         with generators_kept():
             try:
                 answer = self._play(request)
@@ -103,16 +104,17 @@ class Batches:
         if request.actions is None:
             if frame is None:
                 raise ValueError("games without actions need seeds to begin with")
-            return frame
+            return Answer(frame, None, {})
         self._times[number] += 1
         self._begin_call(f"a step of a batch of {size}", self._times[number])
         final, outcome = batch.step(request.actions)
-        frame, seeds = final, request.reset_seeds
+        frame, finals, seeds = final, {}, request.reset_seeds
         over = [] if seeds is None else np.flatnonzero(~final.alive.any(axis=1)).tolist()
         if seeds is not None and over:
             frame = self._reset(batch, {place: seeds[place] for place in over})
+            finals = {place: Frame(*(part[place] for part in final)) for place in over}
             self._times[number] *= 0 not in over
-        return *final, *outcome, *frame
+        return Answer(frame, outcome, finals)
 
     def _replay(self, batch: Batch, request: Request) -> Frame:
         """Play episodes again that all end now, each up to where it was.

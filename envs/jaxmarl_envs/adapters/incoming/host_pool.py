@@ -11,7 +11,7 @@ import threading
 import warnings
 import weakref
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,11 @@ from jaxmarl_envs.adapters.incoming.host_worker import (
     NOT_BEGUN,
     Answer,
     Failure,
+    Frame,
     Game,
     GameError,
     Games,
+    GameStep,
     Request,
     read_mark,
 )
@@ -108,13 +110,16 @@ class HostPool:
         finally:
             self._lock.release()
 
-    def reset(self, seeds: np.ndarray) -> Answer:
-        """Begin episodes with `seeds [E]` int and return their `Frame`, `[E, ...]` each."""
+    def reset(self, seeds: np.ndarray) -> Frame:
+        """Begin episodes with `seeds [E]` int and return what all slots see, `[E, A, ...]`.
+
+        As of `step`, the arrays that are returned may be overwritten by the next call.
+        """
         with self._lock:
             asked = self._standings.begin(seeds)
-            answer = self._play(Request(*asked, None, None))
-            self._standings.note_actors(answer[-1])
-            return answer
+            frame = self._play(Request(*asked, None, None)).frame
+            self._standings.note_actors(frame.agent_mask.copy())
+            return frame
 
     def step(
         self,
@@ -123,7 +128,7 @@ class HostPool:
         past: np.ndarray,
         actions: np.ndarray,
         reset_seeds: np.ndarray | None = None,
-    ) -> Answer:
+    ) -> tuple[Frame, GameStep, Frame]:
         """Advance episodes by one step.
 
         Args:
@@ -135,16 +140,19 @@ class HostPool:
             reset_seeds: `[E]` int, to begin the next episodes with where these are over.
 
         Returns:
-            A `Frame`, a `GameStep`, and the `Frame` after rebirths and with `reset_seeds` after
-            resets, `[E, ...]` each.
+            What all slots see after the step, what it brought, and what all slots see after
+            rebirths and with `reset_seeds` after resets, `[E, A, ...]` each. The next call may
+            overwrite these arrays.
         """
         with self._lock:
             asked = self._standings.find(seeds, times, past)
             fresh = None if reset_seeds is None else reset_seeds.tolist()
-            answer = self._play(Request(*asked, actions, fresh))
-            self._standings.advance(actions, ~np.any(answer[2], axis=-1), reset_seeds)
-            self._standings.note_actors(answer[-1])
-            return answer
+            frame, outcome, finals = self._play(Request(*asked, actions, fresh))
+            assert outcome is not None
+            final = _with_rows(frame, finals)
+            self._standings.advance(actions, ~np.any(final.alive, axis=-1), reset_seeds)
+            self._standings.note_actors(frame.agent_mask.copy())
+            return final, outcome, frame
 
     def _play(self, request: Request) -> Answer:
         """Let all games play, each in its own process."""
@@ -197,11 +205,7 @@ class HostPool:
                 "standard error is above. With num_workers=0 the environment runs in this process "
                 "instead"
             ) from how
-        answer = tuple(np.empty((num_games, *x.shape[1:]), x.dtype) for x in parts[0])
-        for index, part in enumerate(parts):
-            for whole, own in zip(answer, part, strict=True):
-                whole[index :: self.num_workers] = own
-        return answer
+        return parts[0] if len(parts) == 1 else _joined(parts, num_games)
 
     def _receive(self, index: int, vigil: Vigil) -> Answer:
         fine, answer = self._workers[index].receive(vigil.look)
@@ -263,6 +267,8 @@ def _warn_of_forgotten(name: str, time: int, remembered: int) -> None:
 
 def _share(request: Request, index: int, num_workers: int) -> Request:
     """Take every `num_workers`-th game of a request, beginning with number `index`."""
+    if num_workers == 1:
+        return request
     mine = slice(index, None, num_workers)
     return Request(
         request.numbers[mine],
@@ -274,6 +280,38 @@ def _share(request: Request, index: int, num_workers: int) -> Request:
         None if request.actions is None else request.actions[mine],
         None if request.reset_seeds is None else request.reset_seeds[mine],
     )
+
+
+def _joined(parts: Sequence[Answer], num_games: int) -> Answer:
+    """Join the answers to shares of a request."""
+
+    def join(rows: Sequence[Any]) -> Any:
+        whole = [np.empty((num_games, *x.shape[1:]), x.dtype) for x in rows[0]]
+        for index, part in enumerate(rows):
+            for column, own in zip(whole, part, strict=True):
+                column[index :: len(rows)] = own
+        return type(rows[0])(*whole)
+
+    finals = {
+        place * len(parts) + index: final
+        for index, part in enumerate(parts)
+        for place, final in part.finals.items()
+    }
+    outcomes = [part.outcome for part in parts if part.outcome is not None]
+    return Answer(
+        join([part.frame for part in parts]), join(outcomes) if outcomes else None, finals
+    )
+
+
+def _with_rows(frame: Frame, rows: Mapping[int, Frame]) -> Frame:
+    """Replace the rows of some games, `[A, ...]` each."""
+    if not rows:
+        return frame
+    frame = Frame(*map(np.copy, frame))
+    for place, own in rows.items():
+        for column, row in zip(frame, own, strict=True):
+            column[place] = row
+    return frame
 
 
 def _stop(workers: dict[int, WorkerProcess], patience_s: float = PATIENCE_S) -> None:

@@ -5,18 +5,17 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from jaxmarl_envs.adapters.incoming.host_channel import Channel
+from jaxmarl_envs.adapters.incoming.host_channel import Channel, SharedMemory, shared_file
 from jaxmarl_envs.adapters.incoming.host_worker import NOT_BEGUN
 from jaxmarl_envs.lifeline import BoundProcess
 
 # Seconds that a worker has to end by itself once nothing more can reach it.
 PATIENCE_S = 5.0
 _CODE = (
-    "import sys; fds = [int(fd) for fd in sys.argv[1:4]]; sys.path[:] = sys.argv[4:]; "
+    "import sys; fds = [int(fd) for fd in sys.argv[1:5]]; sys.path[:] = sys.argv[5:]; "
     "from jaxmarl_envs.adapters.incoming.host_worker import serve; serve(*fds)"
 )
 # Workers share the cores out among themselves, and leave accelerators alone.
@@ -45,10 +44,11 @@ class WorkerProcess:
     def __init__(self, make_games: bytes) -> None:
         self._make_games: bytes | None = make_games
         own, theirs = socket.socketpair()
-        self._channel = Channel(own, is_watched=True)
-        with theirs, _shared_bytes() as shared:
-            self.marks = memoryview(mmap.mmap(shared.fileno(), 8)).cast("q")
-            fds = theirs.fileno(), shared.fileno()
+        arrays = shared_file()
+        self._channel = Channel(own, is_watched=True, incoming=SharedMemory(arrays))
+        with theirs, shared_file(8) as marks:
+            self.marks = memoryview(mmap.mmap(marks.fileno(), 8)).cast("q")
+            fds = theirs.fileno(), marks.fileno(), arrays.fileno()
             self._process = BoundProcess(
                 _CODE,
                 [*map(str, fds), *sys.path],
@@ -118,14 +118,3 @@ class WorkerProcess:
         status = self._process.returncode
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return WorkerEnded(how)
-
-
-def _shared_bytes() -> Any:
-    """Make a file without a name of 8 bytes, in memory where the system has such."""
-    if hasattr(os, "memfd_create"):
-        file = os.fdopen(os.memfd_create("marks"), "wb+")
-    else:
-        file = tempfile.TemporaryFile()  # noqa: SIM115
-    file.write(bytes(8))
-    file.flush()
-    return file

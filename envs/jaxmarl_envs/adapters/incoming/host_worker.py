@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from jaxmarl_envs.adapters.incoming.host_channel import Channel
+from jaxmarl_envs.adapters.incoming.host_channel import Channel, SharedMemory
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.lifeline import hold
 from jaxmarl_envs.user_code import describe_error, is_ours, own_traceback
@@ -93,7 +93,18 @@ class Request(NamedTuple):
     reset_seeds: list[int] | None  # n: reset with these where an episode ends
 
 
-Answer = tuple[np.ndarray, ...]  # a `Frame`, a `GameStep`, and another `Frame`
+class Answer(NamedTuple):
+    """What `n` games have played; arrays have a leading axis `n`.
+
+    Attributes:
+        frame: what all slots see in which others live by now, and after resets.
+        outcome: what the step brought; None where episodes have only been begun.
+        finals: by place, what all slots saw after the step, where that is something else.
+    """
+
+    frame: Frame
+    outcome: GameStep | None
+    finals: dict[int, Frame]
 
 
 class Failure(NamedTuple):
@@ -194,16 +205,16 @@ class _Running:
 class _Rows:
     """Results of `n` games, a row each of arrays `[n, ...]`."""
 
-    def __init__(self, num_games: int) -> None:
+    def __init__(self, num_games: int, empty: Callable[..., np.ndarray]) -> None:
         self.columns: list[np.ndarray] = []
-        self._num_games = num_games
+        self._num_games, self._empty = num_games, empty
 
-    def write(self, place: int, parts: Sequence[np.ndarray], at: int = 0) -> None:
-        """Copy one game's arrays into the columns from number `at` on."""
-        for number, part in enumerate(parts, at):
-            if number == len(self.columns):
-                self.columns.append(np.empty((self._num_games, *part.shape), part.dtype))
-            self.columns[number][place] = part
+    def write(self, place: int, parts: Sequence[np.ndarray]) -> None:
+        """Copy one game's arrays."""
+        if not self.columns:
+            self.columns = [self._empty((self._num_games, *x.shape), x.dtype) for x in parts]
+        for column, part in zip(self.columns, parts, strict=True):
+            column[place] = part
 
 
 class Games:
@@ -221,25 +232,33 @@ class Games:
         self._make_game, self._marks = make_game, marks
         self._games: dict[int, _Running] = {}
 
-    def play(self, request: Request) -> Answer:
+    def play(self, request: Request, empty: Callable[..., np.ndarray] = np.empty) -> Answer:
         """Play games according to a request.
 
-        Returns:
-            Arrays with a leading axis `n`: the frames at the start of an episode where there are no
-            actions; else what `Game.step` returns, in whose last frames with `reset_seeds` those
-            episodes without living agents have been reset.
+        Args:
+            request: what to play.
+            empty: makes an array of a shape and a dtype for the answer.
 
         Raises:
             GameError: If a game raised an exception.
         """
-        rows = _Rows(len(request.numbers))
+        frames, outcomes = (_Rows(len(request.numbers), empty) for _ in range(2))
+        finals: dict[int, Frame] = {}
         with generators_kept():
             for place in range(len(request.numbers)):
-                self._play_one(request, place, rows)
+                frame, outcome, final = self._play_one(request, place)
+                frames.write(place, frame)
+                if outcome is not None:
+                    outcomes.write(place, outcome)
+                if final is not None:
+                    finals[place] = final
         self._marks[0] = DONE
-        return tuple(rows.columns)
+        outcome = GameStep(*outcomes.columns) if outcomes.columns else None
+        return Answer(Frame(*frames.columns), outcome, finals)
 
-    def _play_one(self, request: Request, place: int, rows: _Rows) -> None:
+    def _play_one(
+        self, request: Request, place: int
+    ) -> tuple[Frame, GameStep | None, Frame | None]:
         number = request.numbers[place]
         try:
             if number not in self._games:
@@ -247,14 +266,17 @@ class Games:
                 game = self._make_game()
                 self._games[number] = _Running(self._make_game, game, self._marks)
             self._games[number].place = place
-            self._advance(self._games[number], request, place, rows)
+            return self._advance(self._games[number], request, place)
         except Exception as error:
             running = self._games.get(number)
             made = f"making it raises {describe_error(error)}"
             sentence = made if running is None else running.describe(error)
             raise GameError(Failure(place, sentence, own_traceback(error))) from error
 
-    def _advance(self, game: _Running, request: Request, place: int, rows: _Rows) -> None:
+    def _advance(
+        self, game: _Running, request: Request, place: int
+    ) -> tuple[Frame, GameStep | None, Frame | None]:
+        """Return what `Answer` has of a game."""
         begun = None
         if place in request.replays:
             # Episodes that are over are reset at once where there are seeds for that.
@@ -262,16 +284,17 @@ class Games:
         if request.actions is None:
             if begun is None:
                 raise ValueError("a game without actions needs a seed to begin with")
-            rows.write(place, begun)
-            return
+            return begun, None, None
         final, outcome, frame = game.step(request.actions[place])
-        rows.write(place, (*final, *outcome))
-        if request.reset_seeds is not None and not frame.alive.any():
-            frame = game.reset(request.reset_seeds[place])
-        rows.write(place, frame, at=len(final) + len(outcome))
+        seeds = request.reset_seeds
+        is_over = seeds is not None and not frame.alive.any()
+        last = Frame(*map(np.copy, final)) if is_over or frame is not final else None
+        if seeds is not None and is_over:
+            frame = game.reset(seeds[place])
+        return frame, outcome, last
 
 
-def serve(lifeline: int, connection: int, marks: int) -> None:
+def serve(lifeline: int, connection: int, marks: int, arrays: int) -> None:
     """Answer requests until the connection closes.
 
     A message is a pair: a function that makes `Games` or `Batches` of a mark, pickled, in the first
@@ -282,13 +305,15 @@ def serve(lifeline: int, connection: int, marks: int) -> None:
         lifeline: file descriptor of `lifeline.hold`.
         connection: that of the socket over which messages come and go.
         marks: that of a file of 8 bytes, the number that `Games` writes.
+        arrays: that of a file for the arrays of answers.
     """
     hold(lifeline, _flush)
     _leave_signals_to_master()
     os.dup2(2, 1)  # the master's standard output has its own protocol
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
-    channel = Channel(socket.socket(fileno=connection))
+    memory = SharedMemory(os.fdopen(arrays, "rb+"))
+    channel = Channel(socket.socket(fileno=connection), outgoing=memory)
     numbers = memoryview(mmap.mmap(marks, 8)).cast("q")
     games: Any = None
     while True:
@@ -300,7 +325,7 @@ def serve(lifeline: int, connection: int, marks: int) -> None:
         try:
             if games is None:
                 games = pickle.loads(make_games)(numbers)
-            answer = True, games.play(request)
+            answer = True, games.play(request, memory.empty)
         except GameError as error:
             answer = False, error.failure
         except Exception as error:

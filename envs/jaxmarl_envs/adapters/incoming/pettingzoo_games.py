@@ -1,6 +1,7 @@
 """PettingZoo environments as games over a fixed axis of slots: one for each possible agent."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ class PettingZooGame(SlotGame):
         own = {a: (env.observation_space(a), env.action_space(a)) for a in agents}
         super().__init__(env, agents, read_spaces(own, flatten, joint), horizon)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
+        self._known_slots = functools.lru_cache(maxsize=64)(self._find_slots)
 
     @property
     def own_name(self) -> str:
@@ -53,18 +55,18 @@ class PettingZooGame(SlotGame):
             )
         return self._slots[agent]
 
-    def _slots_of(self, agents: Any) -> np.ndarray:
+    def _slots_of(self, agents: Iterable[Any]) -> np.ndarray:
         """Return which slots hold one of `agents`, `[A]` bool."""
         found = np.zeros(len(self.names), bool)
-        found[self._rows(agents)] = True
+        found[self._slots_in_order(agents)] = True
         return found
 
-    def _rows(self, agents: Any) -> list[int]:
-        """Return the slot of each of `agents`, in their order."""
-        try:
-            return [self._slots[agent] for agent in agents]
-        except KeyError:
-            return [self._slot(agent) for agent in agents]  # whose error names the agent
+    def _slots_in_order(self, agents: Iterable[Any]) -> np.ndarray:
+        """Return the slot of each of `agents`, in their order, `[agents]` int."""
+        return self._known_slots(tuple(agents))
+
+    def _find_slots(self, agents: tuple[Any, ...]) -> np.ndarray:
+        return np.array([self._slot(agent) for agent in agents], int)
 
 
 class ParallelGame(PettingZooGame):
@@ -80,15 +82,12 @@ class ParallelGame(PettingZooGame):
         self._show_all(observations, infos)
 
     def _play(self, action: np.ndarray, outcome: GameStep) -> None:
-        agents = self.env.agents
-        acting = self._acting.tolist()
-        actions = {
-            agent: self._own(action, slot)
-            for agent, slot in zip(agents, self._rows(agents), strict=True)
-            if acting[slot]
-        }
+        acting, slots = self._acting.tolist(), self._slots
+        who = [agent for agent in self.env.agents if acting[self._slot(agent)]]
+        own = self._own_all(action, [slots[agent] for agent in who])
+        actions = dict(zip(who, own, strict=True))
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
-        outcome.reward[self._rows(rewards)] = numbers(rewards)
+        outcome.reward[self._slots_in_order(rewards)] = numbers(rewards)
         ended = np.zeros(len(self.names), bool)
         both = (
             ("terminated", terminations, outcome.terminated),
@@ -96,18 +95,20 @@ class ParallelGame(PettingZooGame):
         )
         for name, told, edges in both:
             flagged = np.zeros(len(self.names), bool)
-            flagged[self._rows(told)] = flags(name, told)
+            flagged[self._slots_in_order(told)] = flags(name, told)
             edges[:] = flagged & self._alive
             ended |= flagged
-        for slot, info in zip(self._rows(infos), infos.values(), strict=True):
-            self._note(slot, info, outcome)
+        for slot, info in zip(self._slots_in_order(infos).tolist(), infos.values(), strict=True):
+            if info:
+                self._note(slot, info, outcome)
         self._alive = self._slots_of(self.env.agents) & ~ended
         self._show_all(observations, infos)
 
     def _show_all(self, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
         self._acting = self._alive & self._slots_of(observations)
         acting = self._acting.tolist()
-        for slot, (agent, seen) in zip(self._rows(observations), observations.items(), strict=True):
+        for agent, seen in observations.items():
+            slot = self._slots[agent]
             self._show(slot, seen, infos.get(agent), acts=acting[slot])
 
 
@@ -136,7 +137,7 @@ class AECGame(PettingZooGame):
         slot = self._slot(env.agent_selection)
         self._acted.add(env.agent_selection)
         env.step(self._own(action, slot))
-        outcome.reward[self._rows(env.rewards)] = numbers(env.rewards)
+        outcome.reward[self._slots_in_order(env.rewards)] = numbers(env.rewards)
         while env.agents and self._is_over(env.agent_selection):
             self._remove(env.agent_selection, outcome)
         gone = self._alive & ~self._slots_of(env.agents)

@@ -128,20 +128,20 @@ class MultiAgentGame(SlotGame):
         self._look(seen, infos)
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
-        actions = {
-            agent: self._own(action, slot)
-            for agent, slot in self._slots.items()
-            if self._acting[slot]
-        }
+        acting = self._acting.tolist()
+        who = {agent: slot for agent, slot in self._slots.items() if acting[slot]}
+        actions = dict(zip(who, self._own_all(action, who.values()), strict=True))
         seen, rewards, terminateds, truncateds, infos = self._raw.step(actions)
+        paid = [0.0] * len(self.names)
         for agent, reward in rewards.items():
             slot = self._slots.get(agent)
             if reward is None:
                 continue
             if slot is not None:
-                outcome.reward[slot] += number(agent, reward)
+                paid[slot] = number(agent, reward)
             elif (lost := number(agent, reward)) != 0:
                 self._warn_of_loss(agent, lost)
+        outcome.reward[:] = paid
         for agent, info in infos.items():
             if agent in self._slots:
                 self._note(self._slots[agent], info, outcome)

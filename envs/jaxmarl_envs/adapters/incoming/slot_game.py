@@ -2,15 +2,15 @@
 
 import functools
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
-from jaxmarl_envs.spaces import Box, Space
+from jaxmarl_envs.adapters.incoming.slot_row import SlotRow, Spaces
 
 # Infos that are no metrics, and names of numbers that every log has.
 NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
@@ -35,41 +35,6 @@ class Told(NamedTuple):
     strays: set[Any]  # agents that observe numbers outside their spaces
     losers: set[Any]  # agents whose rewards are lost
     metrics: set[str]  # names of numbers in infos
-
-
-class HasSpaces(Protocol):
-    """The spaces of an agent."""
-
-    @property
-    def observation(self) -> Box:
-        """The space of its features."""
-        ...
-
-    @property
-    def action(self) -> Space:
-        """The space of its actions."""
-        ...
-
-
-class Spaces(HasSpaces, Protocol):
-    """How a slot's own observations and actions become arrays."""
-
-    @property
-    def own_observation(self) -> Any:
-        """The space of what it observes, as the environment has it."""
-        ...
-
-    def features(self, seen: Any) -> np.ndarray:
-        """Write an observation as float32 of the shape of `self.observation`."""
-        ...
-
-    def legal(self, seen: Any, info: Any) -> Sequence[np.ndarray | None] | None:
-        """Return which options of each choice are legal, `[options]` bool each; None for all."""
-        ...
-
-    def own(self, choices: np.ndarray, numbers: np.ndarray) -> Any:
-        """Turn choices `[C]` and numbers `[N]` into what the environment takes."""
-        ...
 
 
 class SlotGame:
@@ -109,10 +74,12 @@ class SlotGame:
         self.layout = ActionLayout(dict(enumerate(s.action for s in self.spaces)))
         self._features = np.zeros((len(self.names), *widest), np.float32)
         self._legal = np.zeros(self.layout.exists.shape, bool)
-        self._own_rows = [
-            self._features[(slot, *map(slice, space.observation.shape))]
-            for slot, space in enumerate(self.spaces)
+        self._rows = [
+            SlotRow(space, self._features[i], self._legal[i], exists, self.layout.starts)
+            for i, (space, exists) in enumerate(zip(self.spaces, self.layout.exists, strict=True))
         ]
+        firsts = [getattr(space, "first_option", None) for space in self.spaces]
+        self._first_options = None if None in firsts else firsts
         self._alive = np.zeros(len(self.names), bool)
         self._acting = np.zeros(len(self.names), bool)
         self._lived = self._alive  # before the present step
@@ -121,7 +88,8 @@ class SlotGame:
         self._seed = self._time = 0
         self.told = Told(set(), set(), set())
         self._low, self._high = self._bounds()
-        self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
+        # Numbers between these are within all bounds, which is seen sooner.
+        self._inner = self._low.max(), self._high.min()
         self.lengths: list[int] = []
 
     @property
@@ -182,7 +150,7 @@ class SlotGame:
         before = self._lived = self._alive
         self._begin_step()
         self._advance(action, outcome)
-        if outcome.reward[~before].any():
+        if outcome.reward.any() and outcome.reward[~before].any():
             for slot in np.flatnonzero(~before & (outcome.reward != 0)):
                 self._warn_of_loss(self.names[slot], float(outcome.reward[slot]))
             outcome.reward[~before] = 0
@@ -258,6 +226,9 @@ class SlotGame:
 
     def _warn_of_strays(self) -> None:
         """Warn of the first number of each agent that is beyond the bounds of its space."""
+        low, high = self._inner
+        if self._features.min() >= low and self._features.max() <= high:
+            return
         outside = (self._features < self._low) | (self._features > self._high)
         if not outside.any():
             return
@@ -275,7 +246,7 @@ class SlotGame:
                 )
 
     def _frame(self) -> Frame:
-        if self._is_bounded and len(self.told.strays) < len(self.names):
+        if len(self.told.strays) < len(self.names):
             self._warn_of_strays()
         return Frame(self._features, self._legal, self._alive, self._acting)
 
@@ -285,16 +256,14 @@ class SlotGame:
 
     def _show(self, slot: int, seen: Any, info: Mapping[str, Any] | None, acts: bool) -> None:
         """Fill a slot's row in with what its agent observes."""
-        spaces = self.spaces[slot]
-        self._own_rows[slot][...] = spaces.features(seen)
-        legal = spaces.legal(seen, info)
-        row = self._legal[slot]
-        row[:] = self.layout.exists[slot]
-        if legal is None:
-            return
-        for start, options in zip(self.layout.starts, legal, strict=False):
-            if options is not None and (acts or options.any()):
-                row[start : start + options.size] = options
+        self._rows[slot].show(seen, info, acts)
+
+    def _own_all(self, action: np.ndarray, slots: Iterable[int]) -> list[Any]:
+        """Return the actions of some slots as the environment takes them."""
+        if self._first_options is None:
+            return [self._own(action, slot) for slot in slots]
+        chosen, firsts = action.tolist(), self._first_options
+        return [chosen[slot] + firsts[slot] for slot in slots]
 
     def _own(self, action: np.ndarray, slot: int) -> Any:
         """Return one slot's action as the environment takes it."""

@@ -24,7 +24,8 @@ from jaxmarl_envs.adapters.incoming.host_worker import (
     UnrepeatableEnvironmentWarning,
 )
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
-from jaxmarl_envs.adapters.incoming.slot_game import HasSpaces, SlotGame, Told
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Told
+from jaxmarl_envs.adapters.incoming.slot_row import HasSpaces
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
 
 

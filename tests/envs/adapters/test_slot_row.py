@@ -1,0 +1,91 @@
+"""Rows that are written the short way are those that the agent's spaces write."""
+
+import itertools
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
+from jaxmarl_envs.adapters.incoming.slot_row import SlotRow
+
+BOX = spaces.Box(-np.inf, np.inf, (2, 3), np.float64)
+MASKED = spaces.Dict({"observation": BOX, MASK: spaces.Box(0, 1, (4,), np.int8)})
+ACTION = spaces.Discrete(4, start=2)
+SEEN = (
+    np.arange(6.0).reshape(2, 3),
+    np.arange(6, dtype=np.float32).reshape(2, 3),
+    np.arange(6).reshape(2, 3),
+    np.arange(12).reshape(2, 6)[:, ::2],
+    [[1, 2, 3], [4, 5, 6]],
+    np.ones((3, 2)),
+    np.array([["a"] * 3] * 2),
+    None,
+)
+MASKS = (
+    np.array([1, 0, 1, 0], np.int8),
+    np.array([True, False, False, True]),
+    np.array([0.0, 1.0, 1.0, 1.0]),
+    np.zeros(4, np.int8),
+    [1, 0, 0, 0],
+    np.array([1, 0, 2, 0]),
+    np.array([0.5, 0, 0, 0]),
+    np.ones(3, np.int8),
+    np.array([None, 1, 0, 0]),
+    None,
+)
+
+
+def made(space, flatten, width):
+    """A row `[.., width]` of noise, padded at the end, and its mask with an option too many."""
+    (own,) = read_spaces({"a": (space, ACTION)}, flatten)
+    features = np.full((width,) if flatten else (2, width), 9, np.float32)
+    legal, exists = np.zeros(5, bool), np.array([True] * 4 + [False])
+    return own, features, legal, SlotRow(own, features, legal, exists, (0,))
+
+
+def outcome(write):
+    """What a function returns, or the text of the error that it raises."""
+    try:
+        return write()
+    except ValueError as error:
+        return str(error)
+
+
+def written_by_spaces(own, seen, info, acts):
+    """What the agent's spaces make of it: features, and legal options."""
+    features, legal = own.features(seen), own.legal(seen, info)
+    options = np.ones(4, bool)
+    if legal is not None and legal[0] is not None and (acts or legal[0].any()):
+        options = legal[0]
+    return features.tolist(), [*options.tolist(), False]
+
+
+@pytest.mark.parametrize(("flatten", "width"), [(False, 3), (False, 4), (True, 6), (True, 8)])
+@pytest.mark.parametrize("acts", [False, True])
+@pytest.mark.parametrize("where", ["observation", "infos"])
+def test_a_row_is_what_the_spaces_write(where, acts, flatten, width):
+    for seen, mask in itertools.product(SEEN, MASKS):
+        masked = where == "observation"
+        own, features, legal, row = made(MASKED if masked else BOX, flatten, width)
+        seen = {"observation": seen, MASK: mask} if masked else seen
+        info = None if masked else {MASK: mask, "other": 1}
+        place = tuple(map(slice, own.observation.shape))
+
+        def shown():
+            row.show(seen, info, acts)  # noqa: B023
+            return features[place].tolist(), legal.tolist()  # noqa: B023
+
+        assert outcome(shown) == outcome(lambda: written_by_spaces(own, seen, info, acts))  # noqa: B023
+        features[place] = 9
+        assert (features == 9).all()  # nothing is written beside it
+
+
+def test_a_dictionary_with_more_in_it_is_read_by_the_spaces():
+    own, features, legal, row = made(MASKED, False, 3)
+    seen = {"observation": np.ones((2, 3)), MASK: np.array([1, 0, 0, 0]), "more": 1}
+    with pytest.raises(ValueError, match="agent 'a' observes"):
+        row.show(seen, None, acts=True)
+    assert own.is_plain
+    assert not legal.any()
+    assert (features == 9).all()
