@@ -2,12 +2,16 @@
 
 import itertools
 
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
+from plan_envs import KINDS, Plan
 
+from jaxmarl_envs.adapters.incoming import slot_game, slot_row
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
-from jaxmarl_envs.adapters.incoming.slot_row import SlotRow
+from jaxmarl_envs.adapters.incoming.pettingzoo_games import ParallelGame
+from jaxmarl_envs.adapters.incoming.slot_row import MANY, SlotRow, stack
 
 BOX = spaces.Box(-np.inf, np.inf, (2, 3), np.float64)
 MASKED = spaces.Dict({"observation": BOX, MASK: spaces.Box(0, 1, (4,), np.int8)})
@@ -89,3 +93,49 @@ def test_a_dictionary_with_more_in_it_is_read_by_the_spaces():
     assert own.is_plain
     assert not legal.any()
     assert (features == 9).all()
+
+
+class Crowd(Plan):
+    """Agents leave one after the other; sometimes one observes a list, or has a mask."""
+
+    agents = tuple(f"p{i}" for i in range(MANY + 4))
+    length = 12
+
+    def see(self, agent, time):
+        own = np.array([time + self.agents.index(agent) / 100], np.float32)
+        return own.tolist() if (agent, time) == ("p1", 2) else own
+
+    def tell(self, agent, time):
+        return {MASK: np.array([0, 1], np.int8)} if (agent, time) == ("p3", 4) else {}
+
+    def pay(self, agent, time):
+        return None if time > self.ends(agent) else 1.0
+
+    def ends(self, agent):
+        return 2 + self.agents.index(agent)
+
+
+def test_many_agents_are_read_at_once_as_one_by_one(monkeypatch):
+    def played():
+        game = ParallelGame(KINDS["parallel"][1](Crowd()), None)
+        frame, steps = game.reset(0), []
+        while frame.alive.any():
+            frame, outcome, _ = game.step(np.zeros(len(Crowd.agents), np.int32))
+            steps.append(jax.tree.map(np.copy, (frame, outcome)))
+        return game, steps
+
+    at_once = []
+
+    def stacked(*args):
+        at_once.append(stack(*args))
+        return at_once[-1]
+
+    monkeypatch.setattr(slot_game, "stack", stacked)
+    game, steps = played()
+    assert game._common_shape == (1,)
+    assert [rows is None for rows in at_once[:5]] == [False, False, True, False, False]
+    assert 5 < len(at_once) < len(steps)  # in the end there are few
+    monkeypatch.setattr(slot_row, "MANY", 1_000)
+    game, one_by_one = played()
+    assert game._common_shape is None
+    jax.tree.map(np.testing.assert_array_equal, steps, one_by_one)

@@ -79,7 +79,7 @@ class ParallelGame(PettingZooGame):
     def _begin(self, seed: int) -> None:
         observations, infos = self.env.reset(seed=seed)
         self._alive = self._slots_of(self.env.agents)
-        self._show_all(observations, infos)
+        self._look(observations, infos)
 
     def _play(self, action: np.ndarray, outcome: GameStep) -> None:
         acting, slots = self._acting.tolist(), self._slots
@@ -102,14 +102,12 @@ class ParallelGame(PettingZooGame):
             if info:
                 self._note(slot, info, outcome)
         self._alive = self._slots_of(self.env.agents) & ~ended
-        self._show_all(observations, infos)
+        self._look(observations, infos)
 
-    def _show_all(self, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
+    def _look(self, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
         self._acting = self._alive & self._slots_of(observations)
-        acting = self._acting.tolist()
-        for agent, seen in observations.items():
-            slot = self._slots[agent]
-            self._show(slot, seen, infos.get(agent), acts=acting[slot])
+        own_infos = [infos.get(agent) for agent in observations]
+        self._show_all(self._slots_in_order(observations), list(observations.values()), own_infos)
 
 
 class AECGame(PettingZooGame):

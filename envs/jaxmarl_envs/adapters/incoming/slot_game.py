@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
-from jaxmarl_envs.adapters.incoming.slot_row import SlotRow, Spaces
+from jaxmarl_envs.adapters.incoming.slot_row import MANY, SlotRow, Spaces, shape_of_all, stack
 
 # Infos that are no metrics, and names of numbers that every log has.
 NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
@@ -78,6 +78,7 @@ class SlotGame:
             SlotRow(space, self._features[i], self._legal[i], exists, self.layout.starts)
             for i, (space, exists) in enumerate(zip(self.spaces, self.layout.exists, strict=True))
         ]
+        self._common_shape = shape_of_all(self._rows, self._features)
         firsts = [getattr(space, "first_option", None) for space in self.spaces]
         self._first_options = None if None in firsts else firsts
         self._alive = np.zeros(len(self.names), bool)
@@ -257,6 +258,20 @@ class SlotGame:
     def _show(self, slot: int, seen: Any, info: Mapping[str, Any] | None, acts: bool) -> None:
         """Fill a slot's row in with what its agent observes."""
         self._rows[slot].show(seen, info, acts)
+
+    def _show_all(
+        self, slots: np.ndarray, seen: Sequence[Any], infos: Sequence[Mapping[str, Any] | None]
+    ) -> None:
+        """Fill the rows of `k` slots in with what their agents observe, who may act or not."""
+        if self._common_shape is not None and len(slots) >= MANY:
+            features = stack(seen, self._common_shape)
+            if features is not None and not any(info and MASK in info for info in infos):
+                self._features[slots] = features.reshape(-1, *self._features.shape[1:])
+                self._legal[slots] = self.layout.exists[slots]
+                return
+        acting = self._acting[slots].tolist()
+        for row in zip(slots.tolist(), seen, infos, acting, strict=True):
+            self._show(*row)
 
     def _own_all(self, action: np.ndarray, slots: Iterable[int]) -> list[Any]:
         """Return the actions of some slots as the environment takes them."""

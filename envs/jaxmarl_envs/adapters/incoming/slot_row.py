@@ -5,6 +5,7 @@ few calls as possible: with many agents, these cost more than the game itself. E
 whatever is wrong, is left to the agent's own spaces.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, OBSERVATION, A
 from jaxmarl_envs.spaces import Box, Space
 
 _NUMBERS = "fiub"  # kinds of NumPy's dtypes
+MANY = 16  # agents whose observations are sooner copied all at once
 
 
 class HasSpaces(Protocol):
@@ -80,6 +82,11 @@ class SlotRow:
             self._masked = spaces.masked
             self._options = legal[: spaces.num_options]
 
+    @property
+    def own_shape(self) -> tuple[int, ...] | None:
+        """The shape of observations that fill the row as they are; None where others come."""
+        return None if self._plain is None or self._masked else self._plain.shape
+
     def show(self, seen: Any, info: Mapping[str, Any] | None, acts: bool) -> None:
         """Write an observation, and the mask that is in it or in the infos.
 
@@ -125,3 +132,27 @@ class SlotRow:
             self._options[:] = mask if acts or 1 in entries else 1
         row[...] = seen
         return True
+
+
+def shape_of_all(rows: Sequence[SlotRow], features: np.ndarray) -> tuple[int, ...] | None:
+    """Return the shape of observations where many agents have one, and fill their rows; else None.
+
+    Args:
+        rows: of all slots.
+        features: of all slots, `[A, ...]`.
+    """
+    shapes = {row.own_shape for row in rows}
+    shape = shapes.pop()
+    if len(rows) < MANY or shapes or shape is None or math.prod(shape) != features[0].size:
+        return None
+    return shape
+
+
+def stack(seen: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray | None:
+    """Stack observations as float32; None where one is no array of the shape."""
+    if not all(type(own) is np.ndarray and own.shape == shape for own in seen):
+        return None
+    try:
+        return np.array(seen, np.float32)
+    except (ValueError, TypeError):
+        return None
