@@ -25,15 +25,16 @@ test: $(VENV)/.installed-dev
 near: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile $$($(BIN)/python tests/support/near.py $(SINCE))
 
-# What takes minutes: learning checks and rarer cases. PART=2/6 is the second of six parts of them.
+# What takes minutes: learning checks and rarer cases. PART=2/12 is the second of twelve parts of them.
 PART = 1/1
 slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "slow or rare" -n auto --dist worksteal --splitting-algorithm least_duration \
 		--group $(word 1,$(subst /, ,$(PART))) --splits $(word 2,$(subst /, ,$(PART)))
 
 # What needs Ray, a large library, is tested beside it: the files that skip something without it.
+# `make slow` runs their slow and rare tests where Ray has been installed.
 ray: $(VENV)/.installed-ray
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $$(grep -rl 'importorskip("ray' tests --include='test_*.py')
+	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile $$(grep -rl 'importorskip("ray' tests --include='test_*.py')
 
 # Likewise what logs to Weights & Biases and to MLflow.
 loggers: $(VENV)/.installed-loggers
