@@ -20,7 +20,7 @@ class Game:
     agents = possible_agents = ["a", "b"]
     observation_spaces = {{a: Box(0, 1, (2,)) for a in agents}}
     action_spaces = {{a: Discrete(2) for a in agents}}
-    steps = resets = 0
+    steps = 0
 
     def __init__(self, config=None):
         pass
@@ -30,8 +30,8 @@ class Game:
 
     def reset(self, *, seed=None, options=None):
         self.time = 0
-        Game.resets += has_begun()
-        if "reset" in BAD and Game.resets > 4:
+        # Resets alone say little: there are many before the first step is learnt from.
+        if "reset" in BAD and Game.steps > 40:
             misbehave()
         return self.see(), {{}}
 
