@@ -34,7 +34,8 @@ PERMITTED = {
     # Into a temporary folder, to be read there.
     "jaxmarl_ppo/runs/checkpoint_parts.py": {"copytree"},
     # Over a pipe.
-    "jaxmarl_envs/adapters/incoming/host_process.py": {"fdopen"},
+    "jaxmarl_envs/adapters/incoming/host_channel.py": {"fdopen"},
+    "jaxmarl_envs/adapters/incoming/host_worker.py": {"fdopen"},
 }
 
 
