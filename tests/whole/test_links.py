@@ -33,7 +33,7 @@ PERMITTED = {
     "jaxmarl_ppo/runs/place.py": {"os.open"},
     # Into a temporary folder, to be read there.
     "jaxmarl_ppo/runs/checkpoint_parts.py": {"copytree"},
-    # Over a pipe.
+    # Memory of two processes.
     "jaxmarl_envs/adapters/incoming/host_channel.py": {"fdopen"},
     "jaxmarl_envs/adapters/incoming/host_worker.py": {"fdopen"},
 }
