@@ -76,11 +76,12 @@ def own(env, array, agent):
 # ---- The same as the raw environment, step for step ----------------------------------------------
 
 
-@pytest.mark.rare_cases("mpe2.simple_crypto_v3-options2-3", "mpe2.simple_spread_v3-options1-2")
+@pytest.mark.rare_cases("mpe2.simple_crypto_v3-options3-3", "mpe2.simple_spread_v3-options2-2")
 @pytest.mark.parametrize(
     ("env_id", "options", "num_workers"),
     [
         (SPREAD, {"max_cycles": 7}, 0),
+        (SPREAD, {"max_cycles": 7}, 1),  # whose answers are overwritten by the next ones
         (SPREAD, {"max_cycles": 7, "continuous_actions": True}, 2),
         (CRYPTO, {"max_cycles": 7}, 3),
     ],

@@ -113,7 +113,7 @@ class HostPool:
     def reset(self, seeds: np.ndarray) -> Frame:
         """Begin episodes with `seeds [E]` int and return what all slots see, `[E, A, ...]`.
 
-        As of `step`, the arrays that are returned may be overwritten by the next call.
+        The next call may overwrite these arrays.
         """
         with self._lock:
             asked = self._standings.begin(seeds)

@@ -99,7 +99,7 @@ class Answer(NamedTuple):
     Attributes:
         frame: what all slots see in which others live by now, and after resets.
         outcome: what the step brought; None where episodes have only been begun.
-        finals: by place, what all slots saw after the step, where that is something else.
+        finals: by place, what all slots saw right after the step, where that differs.
     """
 
     frame: Frame

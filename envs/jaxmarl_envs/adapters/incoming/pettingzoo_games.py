@@ -1,6 +1,5 @@
 """PettingZoo environments as games over a fixed axis of slots: one for each possible agent."""
 
-import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +8,9 @@ import numpy as np
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, flags, numbers
+
+# Of how many lists of agents the slots are remembered: the same ones come again at every step.
+MOST_KNOWN = 64
 
 
 class PettingZooGame(SlotGame):
@@ -28,7 +30,7 @@ class PettingZooGame(SlotGame):
         own = {a: (env.observation_space(a), env.action_space(a)) for a in agents}
         super().__init__(env, agents, read_spaces(own, flatten, joint), horizon)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
-        self._known_slots = functools.lru_cache(maxsize=64)(self._find_slots)
+        self._known_slots: dict[tuple[Any, ...], np.ndarray] = {}  # by agents in their order
 
     @property
     def own_name(self) -> str:
@@ -63,10 +65,14 @@ class PettingZooGame(SlotGame):
 
     def _slots_in_order(self, agents: Iterable[Any]) -> np.ndarray:
         """Return the slot of each of `agents`, in their order, `[agents]` int."""
-        return self._known_slots(tuple(agents))
-
-    def _find_slots(self, agents: tuple[Any, ...]) -> np.ndarray:
-        return np.array([self._slot(agent) for agent in agents], int)
+        agents = tuple(agents)
+        known = self._known_slots.get(agents)
+        if known is None:
+            if len(self._known_slots) == MOST_KNOWN:
+                self._known_slots.clear()
+            known = np.array([self._slot(agent) for agent in agents], int)
+            self._known_slots[agents] = known
+        return known
 
 
 class ParallelGame(PettingZooGame):

@@ -89,6 +89,7 @@ class SlotGame:
         self._seed = self._time = 0
         self.told = Told(set(), set(), set())
         self._low, self._high = self._bounds()
+        self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
         # Numbers between these are within all bounds, which is seen sooner.
         self._inner = self._low.max(), self._high.min()
         self.lengths: list[int] = []
@@ -247,7 +248,7 @@ class SlotGame:
                 )
 
     def _frame(self) -> Frame:
-        if len(self.told.strays) < len(self.names):
+        if self._is_bounded and len(self.told.strays) < len(self.names):
             self._warn_of_strays()
         return Frame(self._features, self._legal, self._alive, self._acting)
 
@@ -262,7 +263,7 @@ class SlotGame:
     def _show_all(
         self, slots: np.ndarray, seen: Sequence[Any], infos: Sequence[Mapping[str, Any] | None]
     ) -> None:
-        """Fill the rows of `k` slots in with what their agents observe, who may act or not."""
+        """Fill the rows of `k` slots in with what their agents observe, whether or not they act."""
         if self._common_shape is not None and len(slots) >= MANY:
             features = stack(seen, self._common_shape)
             if features is not None and not any(info and MASK in info for info in infos):
