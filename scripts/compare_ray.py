@@ -10,9 +10,11 @@ or, workload by workload, each of which is entered into the same file and pictur
 All sides train in processes of their own, one after the other on the same cores, for the same kind
 of work: equal networks, passes over the data, rows per minibatch and constants. RLlib steps games
 in plain Python; this package trains once on its own compiled environments and once on RLlib's, so
-that environment and trainer are told apart. RLlib has the settings that were its fastest, of those
-that `ray_baseline/tuning.json` lists: numbers of runners, environments and learners, and both of
-its API stacks. What is fastest on another machine is found there, and entered into that file, by
+that environment and trainer are told apart. On RLlib's environments it trains once more, by the
+preset for environments in Python, which has passes and minibatches of its own. RLlib has the
+settings that were its fastest, of those that `ray_baseline/tuning.json` lists: numbers of runners,
+environments and learners, and both of its API stacks. What is fastest on another machine is found
+there, and entered into that file, by
 
     python scripts/compare_ray.py --tune
 
@@ -53,11 +55,12 @@ from ray_baseline.tuning import (
 )
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_ppo.config.presets import SLOW_ENV
 from jaxmarl_ppo.machine.cores import usable_cores
 
 # Seconds for everything, and how a scenario's share of them is split.
 QUICK_S = 560.0
-SHARES = {"ours": 1.0, "twins": 1.5, "rllib": 1.5}
+SHARES = {"ours": 1.0, "twins": 1.5, "slow_env": 1.0, "rllib": 1.5}
 TUNING_S = 40.0
 MINUTES, ROUNDS = 60.0, 3
 FORMAT = 3  # of what is recorded
@@ -92,6 +95,7 @@ def compare(
         settings = {
             "ours": vars(SCENARIOS[name].ours),
             "twins": vars(SCENARIOS[name].twins),
+            "slow_env": {"preset": SLOW_ENV},
             "rllib": changed(name, tuned.get(name)),
         }
         found[name] = {

@@ -12,7 +12,7 @@ import jaxmarl_envs
 from jaxmarl_envs.spaces import Box, Discrete, Space, Tuple
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.config.as_json import network_kind
-from jaxmarl_ppo.config.presets import PRESETS, preset, variants
+from jaxmarl_ppo.config.presets import FOR_ALL, PRESETS, RLLIB, SLOW_ENV, preset, variants
 
 # The options of each choice are listed for so many choices.
 MAX_CHOICES_SHOWN = 6
@@ -48,11 +48,14 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
     if options.env is not None:
         known = [variant for env, variant in variants() if env == options.env]
         session.show(f"agents: {', '.join(described[0].agents)}")
-        session.show(f"presets: {', '.join(['its own', *known, 'rllib'])}")
+        session.show(f"presets: {', '.join(['its own', *known, *FOR_ALL])}")
         session.show(f"next: jaxmarl-ppo train {options.env}")
         return 0
     session.show(f"more presets: {more_presets()}")
-    session.show("of every environment: --preset rllib, the defaults of RLlib's PPO")
+    session.show(
+        f"of every environment: --preset {SLOW_ENV}, which learns from few steps, for environments "
+        f"in Python; --preset {RLLIB}, the defaults of RLlib's PPO"
+    )
     session.show(
         "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, "
         "jaxmarl, jumanji and pgx, or in Python and slow of gymnasium, openspiel, pettingzoo and "

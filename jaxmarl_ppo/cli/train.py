@@ -44,8 +44,8 @@ class TrainOptions:
             Or a file as for `--config`.
         config: file of values (.toml, .yaml, .json), which options override, as `jaxmarl-ppo config
             ENV` prints one; or the config.json of a run, which is repeated.
-        preset: variant of the environment's preset, such as `league`, or `rllib` for the defaults
-            of RLlib's PPO.
+        preset: variant of the environment's preset, such as `league`; or `slow_env`, which learns
+            from few steps, for environments in Python; or `rllib`, the defaults of RLlib's PPO.
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
         allow_import: code that the file names and that may be imported; may be given more than
             once. What the command line itself names may be in any case.
@@ -156,6 +156,8 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
+    if env.steps_on_host and _has_default_sizes(command) and not options.quiet:
+        session.show(f"{env.name} is stepped in Python: --preset slow_env needs far fewer steps")
     if options.dry_run:
         return _tell_plan(trainer)
     result = trainer.train()
@@ -164,6 +166,12 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     if tells:
         show_plays(trainer, result, options.plays, tells=not options.quiet)
     return status
+
+
+def _has_default_sizes(command: TrainCommand) -> bool:
+    """Return whether the user has chosen nothing about the size of a rollout."""
+    sizes = {"num_envs", "num_steps"} & set(command.given)
+    return command.options.preset is None and command.file is None and not sizes
 
 
 def _tell_plan(trainer: "Trainer") -> int:

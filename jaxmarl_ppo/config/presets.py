@@ -22,8 +22,17 @@ class Preset:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-# The variant of every environment: the defaults of RLlib 2.60's PPO.
-RLLIB = "rllib"
+# Variants of every environment: the defaults of RLlib 2.60's PPO, and what learns from few steps.
+FOR_ALL = RLLIB, SLOW_ENV = "rllib", "slow_env"
+# Small rollouts, many optimiser steps on each, and inputs and rewards of a known scale, so that one
+# learning rate suits most environments. docs/learning.md has what each of these brings.
+_SLOW_ENV = TrainConfig(
+    total_env_steps=200_000,
+    num_envs=16,
+    num_steps=64,
+    default_policy=PolicySpec(normalise_observations=True, normalise_rewards=True),
+    default_ppo=PPOConfig(learning_rate=1e-3, num_epochs=8, num_minibatches=8),
+)
 _TIC_TAC_TOE_PPO = PPOConfig(
     learning_rate=Linear(2e-3, 0.0), entropy_coef=0.6, num_epochs=2, gamma=1.0, gae_lambda=0.9
 )
@@ -231,8 +240,8 @@ PRESETS: dict[str, Preset] = {
 def preset(env: str, variant: str | None = None) -> Preset:
     """Look up the preset of an environment, or a variant of it such as `league`.
 
-    `TrainConfig()` where an environment has none. Every environment has the variant `rllib`, the
-    defaults of RLlib 2.60's PPO.
+    `TrainConfig()` where an environment has none. Every environment has two variants: `rllib`, the
+    defaults of RLlib 2.60's PPO, and `slow_env`, which learns from few environment steps.
 
     Raises:
         ValueError: For an unknown variant.
@@ -243,11 +252,12 @@ def preset(env: str, variant: str | None = None) -> Preset:
         from jaxmarl_ppo.config.rllib.translate import rllib_ppo_defaults
 
         return dataclasses.replace(preset(env), config=rllib_ppo_defaults())
+    if variant == SLOW_ENV:
+        return dataclasses.replace(preset(env), config=_SLOW_ENV)
     if f"{env}/{variant}" not in PRESETS:
         known = [name.partition("/")[2] for name in PRESETS if name.startswith(f"{env}/")]
-        raise ValueError(
-            f"environment {env!r} has no preset {variant!r}; valid: {', '.join([*known, RLLIB])}"
-        )
+        valid = ", ".join([*known, *FOR_ALL])
+        raise ValueError(f"environment {env!r} has no preset {variant!r}; valid: {valid}")
     return PRESETS[f"{env}/{variant}"]
 
 

@@ -20,6 +20,7 @@ from ray_baseline.scenarios import SCENARIOS
 TRAIN = {
     "ours": ("ray_baseline.our_side", "train"),
     "twins": ("ray_baseline.our_side", "train_on_twins"),
+    "slow_env": ("ray_baseline.our_side", "train_by_preset"),
     "rllib": ("ray_baseline.rllib_side", "train"),
 }
 

@@ -1,5 +1,6 @@
 """A scenario as a configuration of this package, and its training in windows of time."""
 
+import dataclasses
 import functools
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import jaxmarl_envs
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import LSTM, MLP, Ensemble, Matchups, PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.config.presets import SLOW_ENV, preset
 from jaxmarl_ppo.devices.compilation import compile_run
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import make_learner
@@ -25,22 +27,37 @@ WINDOW_GROWTH = 4
 
 
 def make_run(
-    scenario: Scenario, seed: int, on_twins: bool = False
+    scenario: Scenario, seed: int, side: str = "ours"
 ) -> tuple[MultiAgentEnv, Any, TrainConfig]:
-    """The environment, its parameters and everything that the trainer is told."""
-    env, env_params = _make_twins(scenario) if on_twins else _make_env(scenario)
-    settings = scenario.twins if on_twins else scenario.ours
+    """Return the environment, its parameters and everything that the trainer is told.
+
+    Args:
+        scenario: the workload.
+        seed: of everything random.
+        side: `"ours"`, `"twins"` or `"slow_env"`, as in `report.SIDES`.
+    """
+    env, env_params = _make_env(scenario) if side == "ours" else _make_twins(scenario)
     lstm_size = scenario.lstm_size
     mlp = MLP(hidden_sizes=scenario.hidden_sizes)
     network = LSTM(hidden_sizes=scenario.hidden_sizes, lstm_size=lstm_size) if lstm_size else mlp
-    config = TrainConfig(
+    advised = preset(scenario.game, SLOW_ENV).config
+    config = dataclasses.replace(
+        advised if side == "slow_env" else _config(scenario, on_twins=side == "twins"),
         total_env_steps=10**12,  # until time is up; nothing follows a schedule
-        num_envs=settings.num_envs,
-        num_steps=settings.num_steps,
         seed=seed,
         mapping=Matchups(scenario.tables, scenario.weights) if scenario.tables else Ensemble(3),
-        default_policy=PolicySpec(network=network),
         policies={name: PolicySpec(network=network, trainable=False) for name in scenario.frozen},
+    )
+    policy = dataclasses.replace(config.default_policy, network=network)
+    return env, env_params, dataclasses.replace(config, default_policy=policy)
+
+
+def _config(scenario: Scenario, on_twins: bool) -> TrainConfig:
+    """Return what all sides share, with the sizes of ours."""
+    settings = scenario.twins if on_twins else scenario.ours
+    return TrainConfig(
+        num_envs=settings.num_envs,
+        num_steps=settings.num_steps,
         default_ppo=PPOConfig(
             learning_rate=scenario.learning_rate,
             num_epochs=scenario.num_epochs,
@@ -48,12 +65,11 @@ def make_run(
             gamma=scenario.gamma,
             gae_lambda=scenario.gae_lambda,
             entropy_coef=scenario.entropy_coef,
-            bptt_length=scenario.sequence_length if lstm_size else None,
+            bptt_length=scenario.sequence_length if scenario.lstm_size else None,
             adam_eps=1e-8,  # as torch has it
         ),
         micro_batch_rows=settings.micro_batch_rows,
     )
-    return env, env_params, config
 
 
 def _make_env(scenario: Scenario) -> tuple[MultiAgentEnv, Any]:
@@ -76,12 +92,17 @@ def _make_twins(scenario: Scenario) -> tuple[MultiAgentEnv, Any]:
 
 def train_on_twins(scenario: Scenario, seed: int) -> Iterator[dict[str, Any]]:
     """Train on the environments that RLlib steps, as `train` does."""
-    return train(scenario, seed, on_twins=True)
+    return train(scenario, seed, "twins")
 
 
-def train(scenario: Scenario, seed: int, on_twins: bool = False) -> Iterator[dict[str, Any]]:
+def train_by_preset(scenario: Scenario, seed: int) -> Iterator[dict[str, Any]]:
+    """Train on the environments that RLlib steps, by the preset for them."""
+    return train(scenario, seed, "slow_env")
+
+
+def train(scenario: Scenario, seed: int, side: str = "ours") -> Iterator[dict[str, Any]]:
     """Compile, then train window by window for as long as the caller asks for more."""
-    env, env_params, config = make_run(scenario, seed, on_twins)
+    env, env_params, config = make_run(scenario, seed, side)
     learner = make_learner(env, env_params, config)
     key = jax.random.key(config.seed)
     run = compile_run(learner, Devices(learner.num_devices), key)

@@ -7,7 +7,12 @@ from typing import Any
 from ray_baseline.report import SIDES, caption
 from ray_baseline.scenarios import SCENARIOS, Measure
 
-COLOURS = {"ours": "tab:blue", "twins": "tab:green", "rllib": "tab:orange"}
+COLOURS = {
+    "ours": "tab:blue",
+    "twins": "tab:green",
+    "slow_env": "tab:red",
+    "rllib": "tab:orange",
+}
 # Columns of a curve, and what they are called.
 AXES = {
     0: "seconds since the start, compilation included",

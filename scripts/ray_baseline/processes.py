@@ -33,7 +33,7 @@ def run_side(
     """Train one side of a scenario.
 
     Args:
-        side: `"ours"`, `"twins"` (ours on RLlib's environments) or `"rllib"`.
+        side: a key of `report.SIDES`.
         scenario: a key of `scenarios.SCENARIOS`.
         seconds: from the start of the process until it is to stop.
         seed: of everything random.

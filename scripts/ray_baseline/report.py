@@ -28,6 +28,9 @@ NOT_THE_SAME = (
     "networks, passes, rows of a minibatch and the constants of PPO are the same. Where the "
     "machine is virtual, its cores are kept awake for ours on its own environments; RLlib's "
     "processes, of which there are more than cores, are slower with it.",
+    "The side with --preset slow_env has the network and the mapping of the others and that "
+    "preset's rollouts, passes, minibatches, learning rate and normalisation. It tells what a user "
+    "with such a class gets, not what the trainers do with equal settings.",
     "Ours trains every decision exactly once per pass. RLlib goes on until every policy has had "
     "all its passes, so that one with fewer rows gets more, pads sequences with zeros, and trains "
     "on an extra row at the end of each piece of an episode whose loss is masked; see the rows "
@@ -60,10 +63,15 @@ NOT_THE_SAME = (
 SIDES = {
     "ours": "jaxmarl_ppo",
     "twins": "jaxmarl_ppo on RLlib's environments",
+    "slow_env": "the same, --preset slow_env",
     "rllib": "RLlib",
 }
 # What the columns of ratios to RLlib are called.
-RATIOS = {"ours": "ratio", "twins": "ratio, same environments"}
+RATIOS = {
+    "ours": "ratio",
+    "twins": "ratio, same environments",
+    "slow_env": "ratio, --preset slow_env",
+}
 ONE_CORE = (
     "There is one core: all processes of a side take turns on it. RLlib's runners, which elsewhere "
     "play at the same time, gain nothing here, and neither does this package's second device; "

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import rllib_envs
 
 from jaxmarl_ppo.cli import completion
 from jaxmarl_ppo.cli import main as cli
@@ -184,6 +185,31 @@ def test_a_dry_run_checks_and_trains_nothing(capsys, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [
+        ("", True),
+        ("--seed 3", True),
+        ("--preset slow_env", False),
+        ("--num-envs 4", False),
+        ("--num-steps 8", False),
+        ("--quiet", False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning")
+def test_who_trains_on_python_is_told_of_the_preset_for_it(capsys, tmp_path, options, is_told):
+    own = f"{rllib_envs.__file__}:Duel"
+    words = f"train {own} --dry-run --no-check-env --run-dir {tmp_path / 'run'} {options}"
+    status, output, _ = run(capsys, words)
+    assert status == 0
+    assert output.startswith("Duel is stepped in Python: --preset slow_env") == is_told
+    assert ("slow_env" in output) == is_told
+
+
+def test_a_compiled_environment_needs_no_preset_for_python(capsys):
+    assert "slow_env" not in run(capsys, "train crypto --dry-run --no-check-env")[1]
+
+
 def test_a_quiet_run_prints_nothing(capsys, tmp_path):
     words = "train relay --num-envs 4 --num-steps 8 --hidden-sizes 4 --ppo.num-minibatches 1"
     words += f" --total-env-steps 32 --quiet --no-check-env --run-dir {tmp_path / 'run'}"
@@ -196,7 +222,7 @@ def test_one_environment_is_described(capsys):
     status, output, _ = run(capsys, "envs tic_tac_toe")
     assert status == 0
     assert "agents: x, o" in output
-    assert "presets: its own, league, rllib" in output
+    assert "presets: its own, league, rllib, slow_env" in output
     assert "crypto" not in output
     _, output, _ = run(capsys, "envs --json")
     described = {each["name"]: each for each in json.loads(output)}

@@ -169,7 +169,10 @@ def test_a_file_is_asked_for_help(write, capsys):
     [
         ([], "takes an environment's name"),
         (["cripto"], "did you mean 'crypto'"),
-        (["crypto", "--preset", "league"], "has no preset 'league'; valid: ensemble, rllib"),
+        (
+            ["crypto", "--preset", "league"],
+            "has no preset 'league'; valid: ensemble, rllib, slow_env",
+        ),
         (["crypto", "--format", "ini"], "unknown choice 'ini'; valid: toml, yaml"),
         (["crypto", "--env-kwargs", "size"], "takes KEY=VALUE"),
     ],
@@ -197,7 +200,7 @@ VALUES = {
     "--mapping": [*TABLES, "ensemble:2", "ensemble:x", "per_agent", ""],
     "--network": ["mlp", "lstm", "gru", "min_gru", "cnn", "rnn"],
     "--env-kwargs": ["size=4", "k=2", "size", "k={[]: 1}", "k=1j", "=", "k=" + "-" * 9000 + "1"],
-    "--preset": ["league", "rllib", ""],
+    "--preset": ["league", "rllib", "slow_env", ""],
     "--ppo.kl-control": ["penalty", "off", "of"],
     "--config": ["none.toml", "x", ""],
 }

@@ -44,6 +44,7 @@ from jaxmarl_ppo.config.as_json import (
     with_explicit_network,
 )
 from jaxmarl_ppo.config.env_as_json import params_from_json, params_to_json
+from jaxmarl_ppo.config.presets import SLOW_ENV
 from jaxmarl_ppo.learner.build import make_learner
 
 
@@ -438,13 +439,22 @@ def test_preset_fits_its_environment(name):
     make_learner(env, env_params, chosen.config)
 
 
+@pytest.mark.parametrize("env_name", ["crypto", "shuttle_grid", "asymmetric_play", "flex_agents"])
+def test_the_preset_for_few_steps_fits_every_environment(env_name):
+    chosen = preset(env_name, SLOW_ENV)
+    assert chosen.env_kwargs == preset(env_name).env_kwargs
+    assert chosen.config.num_envs * chosen.config.num_steps < TrainConfig().num_envs * 8
+    env, env_params = jaxmarl_envs.make(env_name, **chosen.env_kwargs)
+    make_learner(env, env_params, chosen.config)
+
+
 def test_the_main_scenarios_have_presets():
     assert PRESETS.keys() >= {"crypto", "shuttle_grid", "tic_tac_toe", "tic_tac_toe/league"}
 
 
 def test_unknown_variant_of_a_preset():
     with pytest.raises(
-        ValueError, match="'tic_tac_toe' has no preset 'legue'; valid: league, rllib"
+        ValueError, match="'tic_tac_toe' has no preset 'legue'; valid: league, rllib, slow_env"
     ):
         preset("tic_tac_toe", "legue")
     with pytest.raises(ValueError, match="'basic' has no preset 'league'; valid: rllib"):

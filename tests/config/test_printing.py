@@ -23,12 +23,13 @@ from jaxmarl_ppo.config.annotations import attributes_of
 from jaxmarl_ppo.config.as_json import with_explicit_network
 from jaxmarl_ppo.config.env_as_json import params_from_json, params_to_json
 from jaxmarl_ppo.config.parsing import parse_file
+from jaxmarl_ppo.config.presets import FOR_ALL
 from jaxmarl_ppo.config.printing import print_settings
 from jaxmarl_ppo.config.run_file import EnvTable, RunFile, settings
 
 ALL = sorted(
     {(name.partition("/")[0], name.partition("/")[2]) for name in PRESETS}
-    | {(env, variant) for env in jaxmarl_envs.names() for variant in ("", "rllib")}
+    | {(env, variant) for env in jaxmarl_envs.names() for variant in ("", *FOR_ALL)}
 )
 
 
@@ -37,7 +38,9 @@ ALL = sorted(
         f"{env}-{variant}-{form}"
         for env, variant in ALL
         for form in ("toml", "yaml")
-        if env == "gymnax" or (env == "jaxmarl" and variant not in ("", "rllib", "smax_3m_theirs"))
+        if env == "gymnax"
+        or (env == "jaxmarl" and variant not in ("", "rllib", "smax_3m_theirs"))
+        or (variant == "slow_env" and env != "crypto")
     )
 )
 @pytest.mark.parametrize("form", ["toml", "yaml"])

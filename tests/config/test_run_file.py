@@ -163,7 +163,7 @@ def test_what_all_policies_have_reaches_the_presets_single_ones(write):
         ("num_env = 3", r"has no 'num_env'; did you mean 'num_envs'\? valid: env, preset, total_"),
         ("env = 3", "env must be a table, got 3"),
         ("preset = 3", "preset must be a word, got 3"),
-        ('preset = "leage"', "has no preset 'leage'; valid: league, rllib"),
+        ('preset = "leage"', "has no preset 'leage'; valid: league, rllib, slow_env"),
         ("env.size = 3", "env has no 'size'; .*valid: name, kwargs, params"),
         ("env.kwargs = 3", "env.kwargs must be a table, got 3"),
         ("default_ppo.gama = 1", r"default_ppo has no 'gama'; did you mean 'gamma'\? valid: learn"),

@@ -25,7 +25,7 @@ from ray_baseline.noise_twin import MAX_STEPS, NoiseTwin  # noqa: E402
 from ray_baseline.our_side import make_run, train  # noqa: E402
 from ray_baseline.picture import draw  # noqa: E402
 from ray_baseline.processes import run_side  # noqa: E402
-from ray_baseline.report import comparison_table, print_report  # noqa: E402
+from ray_baseline.report import SIDES, comparison_table, print_report  # noqa: E402
 from ray_baseline.scenarios import SCENARIOS, Measure, OurSettings  # noqa: E402
 from ray_baseline.shuttle_grid_twin import ShuttleGridTwin  # noqa: E402
 from ray_baseline.summary import curve, machine, ratios, summarise  # noqa: E402
@@ -496,12 +496,10 @@ def test_all_sides_train_in_turn_and_share_the_time(monkeypatch):
     tuned = {"env_steps_per_s": 1.0, "error": None, "settings": {"num_envs": 77}}
     tuning = tried_on(machine_of(2), crypto=[tuned])
     found = compare_ray.compare(["crypto"], 2, 80.0, 5, tuning)["scenarios"]["crypto"]
-    assert [row[:2] for row in asked] == [
-        (s, k) for k in (5, 6) for s in ("ours", "twins", "rllib")
-    ]
+    assert [row[:2] for row in asked] == [(s, k) for k in (5, 6) for s in SIDES]
     assert asked[0][2] == pytest.approx(10.0, rel=0.1)
     assert all(row[3] == {"num_envs": 77} for row in asked)
-    assert set(found["ratios"]) == {"ours", "twins"}
+    assert set(found["ratios"]) == {"ours", "twins", "slow_env"}
     assert found["settings"]["twins"] == vars(SCENARIOS["crypto"].twins)
     assert found["settings"]["rllib"]["num_envs"] == 77
     assert found["tuned_on"] == machine_of(2)

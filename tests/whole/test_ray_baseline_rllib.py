@@ -16,11 +16,14 @@ sys.path.insert(0, str(SCRIPTS))
 import compare_ray  # noqa: E402
 from ray_baseline.our_side import make_run  # noqa: E402
 from ray_baseline.processes import run_side  # noqa: E402
+from ray_baseline.report import SIDES  # noqa: E402
 from ray_baseline.rllib_config import DECISIONS, make_config  # noqa: E402
 from ray_baseline.rllib_env import TwinEnv  # noqa: E402
 from ray_baseline.rllib_former import NoteReturns  # noqa: E402
 from ray_baseline.rllib_side import NewResults  # noqa: E402
 from ray_baseline.scenarios import SCENARIOS  # noqa: E402
+
+from jaxmarl_ppo.config.presets import SLOW_ENV, preset  # noqa: E402
 
 SMALL = {
     "tic_tac_toe": {"num_envs": 8, "batch_steps": 1024},
@@ -116,7 +119,7 @@ def test_ensembles_are_drawn_per_episode_and_agent():
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_ours_trains_on_the_class_that_rllib_steps(name):
     scenario = SCENARIOS[name]
-    env, params, config = make_run(scenario, seed=3, on_twins=True)
+    env, params, config = make_run(scenario, seed=3, side="twins")
     own, own_params, usual = make_run(scenario, seed=3)
     assert (env.name, env.steps_on_host, own.steps_on_host) == (TwinEnv.__name__, True, False)
     assert env.agents == own.agents
@@ -130,6 +133,13 @@ def test_ours_trains_on_the_class_that_rllib_steps(name):
     equal = dataclasses.replace(config.default_ppo, num_minibatches=scenario.ours.num_minibatches)
     assert equal == usual.default_ppo
     assert (config.default_policy, config.mapping) == (usual.default_policy, usual.mapping)
+    _, _, advised = make_run(scenario, seed=3, side="slow_env")
+    assert advised.default_ppo == preset(name, SLOW_ENV).config.default_ppo
+    assert advised.default_policy.network == usual.default_policy.network
+    assert (advised.policies, advised.mapping) == (usual.policies, usual.mapping)
+    # What the preset leaves as it is, is the same on all sides.
+    for field in ("gamma", "gae_lambda", "entropy_coef", "clip_eps", "value_coef", "max_grad_norm"):
+        assert getattr(advised.default_ppo, field) == getattr(usual.default_ppo, field)
 
 
 @pytest.mark.slow
@@ -151,7 +161,7 @@ def test_the_comparison_is_measured_recorded_and_drawn(tmp_path, monkeypatch, ca
     recorded = ["--json", str(paths[0]), "--plot", str(paths[1])]
     compare_ray.main(["crypto", "--rounds", "1", "--minutes", "0.5", *recorded])
     found = json.loads(paths[0].read_text())["scenarios"]["crypto"]
-    for side in ("ours", "twins", "rllib"):
+    for side in SIDES:
         assert found[side]["error"] is None
         assert found[side]["figures"]["env_steps_per_s"]["median"] > 0
         assert found[side]["figures"]["last bob's accuracy"]["median"] > 0
