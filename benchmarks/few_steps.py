@@ -30,7 +30,7 @@ from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine.hardware import describe_hardware
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-from ray_baseline.our_side import make_run  # pyright: ignore[reportMissingImports]
+from ray_baseline.our_side import make_config, make_run  # pyright: ignore[reportMissingImports]
 from ray_baseline.scenarios import (  # pyright: ignore[reportMissingImports]
     SCENARIOS,
     Measure,
@@ -55,7 +55,7 @@ class Workload(NamedTuple):
 def of_scenario(scenario: Scenario) -> Workload:
     """Make a workload of `compare_ray.py`."""
     env, env_params, _ = make_run(scenario, 0)
-    config = make_run(scenario, 0, "slow_env")[2]
+    config = make_config(scenario, 0, "slow_env")
     return Workload(env, env_params, config, scenario.measures[0], scenario.smoothing)
 
 

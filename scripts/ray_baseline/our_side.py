@@ -37,22 +37,27 @@ def make_run(
         side: `"ours"`, `"twins"` or `"slow_env"`, as in `report.SIDES`.
     """
     env, env_params = _make_env(scenario) if side == "ours" else _make_twins(scenario)
+    return env, env_params, make_config(scenario, seed, side)
+
+
+def make_config(scenario: Scenario, seed: int, side: str) -> TrainConfig:
+    """Return everything that the trainer is told; arguments are those of `make_run`."""
     lstm_size = scenario.lstm_size
     mlp = MLP(hidden_sizes=scenario.hidden_sizes)
     network = LSTM(hidden_sizes=scenario.hidden_sizes, lstm_size=lstm_size) if lstm_size else mlp
     advised = preset(scenario.game, SLOW_ENV).config
     config = dataclasses.replace(
-        advised if side == "slow_env" else _config(scenario, on_twins=side == "twins"),
+        advised if side == "slow_env" else _shared_config(scenario, on_twins=side == "twins"),
         total_env_steps=10**12,  # until time is up; nothing follows a schedule
         seed=seed,
         mapping=Matchups(scenario.tables, scenario.weights) if scenario.tables else Ensemble(3),
         policies={name: PolicySpec(network=network, trainable=False) for name in scenario.frozen},
     )
     policy = dataclasses.replace(config.default_policy, network=network)
-    return env, env_params, dataclasses.replace(config, default_policy=policy)
+    return dataclasses.replace(config, default_policy=policy)
 
 
-def _config(scenario: Scenario, on_twins: bool) -> TrainConfig:
+def _shared_config(scenario: Scenario, on_twins: bool) -> TrainConfig:
     """Return what all sides share, with the sizes of ours."""
     settings = scenario.twins if on_twins else scenario.ours
     return TrainConfig(
