@@ -1,7 +1,8 @@
 """Messages between a pool and its worker processes, over a socket that only they have.
 
 Arrays of answers do not pass through the socket. A worker writes them into memory that both share,
-where the pool reads them until the next answer.
+where the pool reads them. There are several such memories, which answers take in turn, so that one
+is read while the next is written.
 """
 
 import math
@@ -10,6 +11,7 @@ import os
 import pickle
 import socket
 import tempfile
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -101,27 +103,30 @@ class Channel:
     Args:
         connection: a socket, which the channel owns.
         is_watched: whether those who wait are called several times a second.
-        outgoing: where arrays are written that are sent; None to send them with the rest.
-        incoming: where arrays are read that the other end sends so.
+        outgoing: where arrays are written that are sent, in turn; none to send them with the rest.
+        incoming: where arrays are read that the other end sends so, in the same order.
     """
 
     def __init__(
         self,
         connection: socket.socket,
         is_watched: bool = False,
-        outgoing: SharedMemory | None = None,
-        incoming: SharedMemory | None = None,
+        outgoing: Sequence[SharedMemory] = (),
+        incoming: Sequence[SharedMemory] = (),
     ) -> None:
         self._connection = connection
-        self._outgoing, self._incoming = outgoing, incoming
+        self._outgoing, self._incoming = deque(outgoing), deque(incoming)
         connection.settimeout(POLL_S if is_watched else None)
 
     def close(self) -> None:
         """Close the connection, which the other end notices, and the shared memory."""
         self._connection.close()
-        for memory in (self._outgoing, self._incoming):
-            if memory is not None:
-                memory.close()
+        for memory in (*self._outgoing, *self._incoming):
+            memory.close()
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """Make an array for the next message, where possible in the memory that it is read from."""
+        return self._outgoing[0].empty(shape, dtype) if self._outgoing else np.empty(shape, dtype)
 
     def send(self, value: Any, on_wait: Callable[[], None] | None = None) -> None:
         """Send an object that can be pickled.
@@ -134,9 +139,10 @@ class Channel:
             OSError: If the other end is closed.
         """
         buffers: list[pickle.PickleBuffer] = []
-        apart = None if self._outgoing is None else buffers.append
+        apart = buffers.append if self._outgoing else None
         pickled = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=apart)
-        places = [] if self._outgoing is None else self._outgoing.write(buffers)
+        places = self._outgoing[0].write(buffers) if self._outgoing else []
+        self._outgoing.rotate(-1)
         data = pickle.dumps((pickled, places), pickle.HIGHEST_PROTOCOL)
         left = [memoryview(len(data).to_bytes(_HEADER, "little")), memoryview(data)]
         while left:
@@ -147,7 +153,9 @@ class Channel:
                 left[0] = left[0][sent:]
 
     def receive(self, on_wait: Callable[[], None] | None = None) -> Any:
-        """Receive an object, whose arrays may be overwritten when the next one is received.
+        """Receive an object.
+
+        Its arrays last until as many more are received as there are memories for them.
 
         Args:
             on_wait: called again and again while nothing comes.
@@ -159,7 +167,8 @@ class Channel:
         header = self._receive_bytes(_HEADER, on_wait)
         data = self._receive_bytes(int.from_bytes(header, "little"), on_wait)
         pickled, places = pickle.loads(data)
-        buffers = [] if self._incoming is None else self._incoming.read(places)
+        buffers = self._incoming[0].read(places) if self._incoming else []
+        self._incoming.rotate(-1)
         return pickle.loads(pickled, buffers=buffers)
 
     def _receive_bytes(self, size: int, on_wait: Callable[[], None] | None) -> bytearray:

@@ -15,7 +15,7 @@ from jaxmarl_envs.lifeline import BoundProcess
 # Seconds that a worker has to end by itself once nothing more can reach it.
 PATIENCE_S = 5.0
 _CODE = (
-    "import sys; fds = [int(fd) for fd in sys.argv[1:5]]; sys.path[:] = sys.argv[5:]; "
+    "import sys; fds = [int(fd) for fd in sys.argv[1:6]]; sys.path[:] = sys.argv[6:]; "
     "from jaxmarl_envs.adapters.incoming.host_worker import serve; serve(*fds)"
 )
 # Workers share the cores out among themselves, and leave accelerators alone.
@@ -32,7 +32,9 @@ class WorkerEnded(Exception):  # noqa: N818
 
 
 class WorkerProcess:
-    """A process that plays games; its standard input is empty.
+    """A process that plays games, as they are asked for; its standard input is empty.
+
+    Answers come in the order of requests, of which two may be unanswered at a time.
 
     Args:
         make_games: a function that makes `Games` or `Batches` of a mark, pickled.
@@ -44,11 +46,13 @@ class WorkerProcess:
     def __init__(self, make_games: bytes) -> None:
         self._make_games: bytes | None = make_games
         own, theirs = socket.socketpair()
-        arrays = shared_file()
-        self._channel = Channel(own, is_watched=True, incoming=SharedMemory(arrays))
+        arrays = shared_file(), shared_file()
+        memories = [SharedMemory(file) for file in arrays]
+        self._channel = Channel(own, is_watched=True, incoming=memories)
+        self._unanswered = 0
         with theirs, shared_file(8) as marks:
             self.marks = memoryview(mmap.mmap(marks.fileno(), 8)).cast("q")
-            fds = theirs.fileno(), marks.fileno(), arrays.fileno()
+            fds = theirs.fileno(), marks.fileno(), *(file.fileno() for file in arrays)
             self._process = BoundProcess(
                 _CODE,
                 [*map(str, fds), *sys.path],
@@ -68,7 +72,9 @@ class WorkerProcess:
         Raises:
             WorkerEnded: If the process is gone.
         """
-        self.marks[0] = NOT_BEGUN
+        if not self._unanswered:
+            self.marks[0] = NOT_BEGUN
+        self._unanswered += 1
         on_wait = self._or_ended(on_wait)
         try:
             self._channel.send((self._make_games, request), on_wait)
@@ -77,13 +83,15 @@ class WorkerProcess:
             raise self._ended() from error
 
     def receive(self, on_wait: Callable[[], None]) -> Any:
-        """Receive the answer.
+        """Receive the answer to the earliest request that has none.
 
         Raises:
             WorkerEnded: If the process is gone.
         """
         try:
-            return self._channel.receive(self._or_ended(on_wait))
+            answer = self._channel.receive(self._or_ended(on_wait))
+            self._unanswered -= 1
+            return answer
         except (EOFError, ConnectionError) as error:
             raise self._ended() from error
 

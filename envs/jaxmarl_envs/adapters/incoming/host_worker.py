@@ -294,7 +294,7 @@ class Games:
         return frame, outcome, last
 
 
-def serve(lifeline: int, connection: int, marks: int, arrays: int) -> None:
+def serve(lifeline: int, connection: int, marks: int, *arrays: int) -> None:
     """Answer requests until the connection closes.
 
     A message is a pair: a function that makes `Games` or `Batches` of a mark, pickled, in the first
@@ -305,15 +305,15 @@ def serve(lifeline: int, connection: int, marks: int, arrays: int) -> None:
         lifeline: file descriptor of `lifeline.hold`.
         connection: that of the socket over which messages come and go.
         marks: that of a file of 8 bytes, the number that `Games` writes.
-        arrays: that of a file for the arrays of answers.
+        arrays: those of files for the arrays of answers.
     """
     hold(lifeline, _flush)
     _leave_signals_to_master()
     os.dup2(2, 1)  # the master's standard output has its own protocol
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
-    memory = SharedMemory(os.fdopen(arrays, "rb+"))
-    channel = Channel(socket.socket(fileno=connection), outgoing=memory)
+    memories = [SharedMemory(os.fdopen(file, "rb+")) for file in arrays]
+    channel = Channel(socket.socket(fileno=connection), outgoing=memories)
     numbers = memoryview(mmap.mmap(marks, 8)).cast("q")
     games: Any = None
     while True:
@@ -325,7 +325,7 @@ def serve(lifeline: int, connection: int, marks: int, arrays: int) -> None:
         try:
             if games is None:
                 games = pickle.loads(make_games)(numbers)
-            answer = True, games.play(request, memory.empty)
+            answer = True, games.play(request, channel.empty)
         except GameError as error:
             answer = False, error.failure
         except Exception as error:
