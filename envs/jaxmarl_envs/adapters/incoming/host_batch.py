@@ -21,7 +21,6 @@ from jaxmarl_envs.adapters.incoming.host_worker import (
     UnrepeatableEnvironmentWarning,
     mark_of,
 )
-from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.user_code import describe_error, is_ours, own_traceback
 
 
@@ -81,13 +80,12 @@ class Batches:
             GameError: If the batch raised an exception.
         """
         del empty
-        with generators_kept():
-            try:
-                answer = self._play(request)
-            except Exception as error:
-                what = f": {error}" if is_ours(error) else f" raises {describe_error(error)}"
-                failure = Failure(None, f"{self._call}{what}", own_traceback(error))
-                raise GameError(failure) from error
+        try:
+            answer = self._play(request)
+        except Exception as error:
+            what = f": {error}" if is_ours(error) else f" raises {describe_error(error)}"
+            failure = Failure(None, f"{self._call}{what}", own_traceback(error))
+            raise GameError(failure) from error
         self._marks[0] = DONE
         return answer
 

@@ -39,6 +39,7 @@ from jaxmarl_envs.adapters.incoming.host_worker import (
     Request,
     read_mark,
 )
+from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.user_code import HostEnvironmentError
 
 
@@ -173,7 +174,7 @@ class HostPool:
         self._mark_here[0] = NOT_BEGUN
         vigil = self._vigil(request, {0: self._mark_here})
         try:
-            return thread.call(lambda: games.play(request), vigil.look)
+            return thread.call(lambda: generators_kept()(games.play)(request), vigil.look)
         except GameError as error:
             raise self._error(error.failure) from error
         except GivenUp as error:

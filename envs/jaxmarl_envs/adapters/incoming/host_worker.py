@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.host_channel import Channel, SharedMemory
-from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.lifeline import hold
 from jaxmarl_envs.user_code import describe_error, is_ours, own_traceback
 
@@ -129,6 +128,16 @@ class GameError(Exception):
         super().__init__(failure.sentence)
 
 
+def any_true(flags: np.ndarray) -> bool:
+    """Return whether one of `flags [...]` bool is True; of few, several times as fast as `any`."""
+    return b"\1" in flags.tobytes()
+
+
+def all_true(flags: np.ndarray) -> bool:
+    """Return whether all of `flags [...]` bool are True, likewise."""
+    return b"\0" not in flags.tobytes()
+
+
 def mark_of(place: int, time: int) -> int:
     """Write a call as a number.
 
@@ -184,7 +193,7 @@ class _Running:
         # Where this would give another episode, one is reset in the middle.
         for action in past if self.game.repeats else ():
             frame = self.step(action)[2]
-            if not (is_over or frame.alive.any()):
+            if not (is_over or any_true(frame.alive)):
                 warnings.warn(
                     f"the episode of seed {seed}, played again, ended at step {self.time} of "
                     f"{len(past)} and begins anew: the environment does not do the same for the "
@@ -214,7 +223,8 @@ class _Rows:
         if not self.columns:
             self.columns = [self._empty((self._num_games, *x.shape), x.dtype) for x in parts]
         for column, part in zip(self.columns, parts, strict=True):
-            column[place] = part
+            if part.size:
+                column[place] = part
 
 
 class Games:
@@ -233,7 +243,7 @@ class Games:
         self._games: dict[int, _Running] = {}
 
     def play(self, request: Request, empty: Callable[..., np.ndarray] = np.empty) -> Answer:
-        """Play games according to a request.
+        """Play games according to a request; they may leave the global generators in any state.
 
         Args:
             request: what to play.
@@ -244,14 +254,13 @@ class Games:
         """
         frames, outcomes = (_Rows(len(request.numbers), empty) for _ in range(2))
         finals: dict[int, Frame] = {}
-        with generators_kept():
-            for place in range(len(request.numbers)):
-                frame, outcome, final = self._play_one(request, place)
-                frames.write(place, frame)
-                if outcome is not None:
-                    outcomes.write(place, outcome)
-                if final is not None:
-                    finals[place] = final
+        for place in range(len(request.numbers)):
+            frame, outcome, final = self._play_one(request, place)
+            frames.write(place, frame)
+            if outcome is not None:
+                outcomes.write(place, outcome)
+            if final is not None:
+                finals[place] = final
         self._marks[0] = DONE
         outcome = GameStep(*outcomes.columns) if outcomes.columns else None
         return Answer(Frame(*frames.columns), outcome, finals)
@@ -287,7 +296,7 @@ class Games:
             return begun, None, None
         final, outcome, frame = game.step(request.actions[place])
         seeds = request.reset_seeds
-        is_over = seeds is not None and not frame.alive.any()
+        is_over = seeds is not None and not any_true(frame.alive)
         last = Frame(*map(np.copy, final)) if is_over or frame is not final else None
         if seeds is not None and is_over:
             frame = game.reset(seeds[place])

@@ -13,6 +13,8 @@ from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
 
 ALL = "__all__"
+# What most environments return, and flag with.
+_PLAIN_MAPPINGS, _PLAIN_FLAGS = {dict}, {bool}
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,13 @@ class RawEnv:
                 f"step returns {_shown(found)}; expected (observations, rewards, terminateds, "
                 "truncateds, infos), dictionaries by agent"
             )
-        infos = found[-1] if isinstance(found[-1], Mapping) else {}
-        seen, rewards, terminateds, truncateds = found[:4] if len(found) == 5 else (*found[:3], {})
-        names = ("observations", "rewards", "terminateds", "truncateds")
-        for name, part in zip(names, (seen, rewards, terminateds, truncateds), strict=True):
-            _check_by_agent("step", name, part)
+        infos = found[-1] if isinstance(found[-1], (dict, Mapping)) else {}
+        parts = found[:4] if len(found) == 5 else (*found[:3], {})
+        if set(map(type, parts)) != _PLAIN_MAPPINGS:
+            names = ("observations", "rewards", "terminateds", "truncateds")
+            for name, part in zip(names, parts, strict=True):
+                _check_by_agent("step", name, part)
+        seen, rewards, terminateds, truncateds = parts
         terminateds = _flags("terminated", terminateds)
         truncateds = _flags("truncated", truncateds)
         if len(found) == 4:
@@ -115,6 +119,7 @@ class MultiAgentGame(SlotGame):
         self.roster = roster
         self._raw = RawEnv(env, OwnRandomness(roster.draws_from_random))
         self._slots: dict[Hashable, int] = {}  # of everyone who lives
+        self._living = (), self._alive  # these slots, and the same as [A] bool
         self._met: set[Hashable] = set()  # everyone who lives or lived in this episode
 
     def _begin(self, seed: int) -> None:
@@ -137,11 +142,12 @@ class MultiAgentGame(SlotGame):
             slot = self._slots.get(agent)
             if reward is None:
                 continue
+            own = reward if type(reward) is float else number(agent, reward)
             if slot is not None:
-                paid[slot] = number(agent, reward)
-            elif (lost := number(agent, reward)) != 0:
-                self._warn_of_loss(agent, lost)
-        outcome.reward[:] = paid
+                paid[slot] = own
+            elif own != 0:
+                self._warn_of_loss(agent, own)
+        outcome.reward[...] = paid
         for agent, info in infos.items():
             if agent in self._slots:
                 self._note(self._slots[agent], info, outcome)
@@ -153,7 +159,8 @@ class MultiAgentGame(SlotGame):
         if _flag(terminateds, ALL) or _flag(truncateds, ALL):
             seen = {}
         else:
-            seen = {a: row for a, row in seen.items() if a not in ended}
+            if ended:
+                seen = {a: row for a, row in seen.items() if a not in ended}
             self._admit(seen, terminateds, truncateds, ended)
         self._look(seen, infos)
 
@@ -188,8 +195,11 @@ class MultiAgentGame(SlotGame):
         ended: Mapping[Hashable, int],
     ) -> None:
         """Let those enter who are there and were not before."""
+        listed = self._listed()
+        if self._met.issuperset(listed) and all(map(self._slots.__contains__, seen)):
+            return
         # Many list all agents for ever: who is listed and has lived before does not live again.
-        listed = [agent for agent in self._listed() if agent not in self._met]
+        listed = [agent for agent in listed if agent not in self._met]
         for agent in (*seen, *listed):
             known = agent in self._slots
             if not (known or _flag(terminateds, agent) or _flag(truncateds, agent)):
@@ -237,13 +247,17 @@ class MultiAgentGame(SlotGame):
         return min(free, key=lambda slot: (slot in freed, slot))
 
     def _look(self, seen: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
-        self._alive, self._acting = np.zeros((2, len(self.names)), bool)
-        self._alive[list(self._slots.values())] = True
+        slots = tuple(self._slots.values())
+        if slots != self._living[0]:
+            alive = np.zeros(len(self.names), bool)
+            alive[list(slots)] = True
+            self._living = slots, alive
+        self._alive, self._acting = self._living[1], np.zeros(len(self.names), bool)
         for agent, row in seen.items():
             slot = self._slots.get(agent)
             if slot is not None:
                 self._acting[slot] = True
-                self._show(slot, row, infos.get(agent), acts=True)
+                self._rows[slot].show(row, infos.get(agent), acts=True)
 
 
 def kind_of(agent: Hashable, kinds: Mapping[str, Any]) -> str | None:
@@ -258,7 +272,7 @@ def _flag(flags: Mapping[Any, Any], agent: Hashable) -> bool:
 
 def _flags(name: str, found: Mapping[Any, Any]) -> Mapping[Any, bool]:
     """Read flags by agent as bools."""
-    if all(type(value) is bool for value in found.values()):
+    if set(map(type, found.values())) <= _PLAIN_FLAGS:
         return found
     return {agent: flag(agent, name, value) for agent, value in found.items()}
 

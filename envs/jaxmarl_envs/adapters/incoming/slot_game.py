@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK
-from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
+from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep, all_true, any_true
 from jaxmarl_envs.adapters.incoming.slot_row import MANY, SlotRow, Spaces, shape_of_all, stack
 
 # Infos that are no metrics, and names of numbers that every log has.
@@ -91,7 +91,8 @@ class SlotGame:
         self._low, self._high = self._bounds()
         self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
         # Numbers between these are within all bounds, which is seen sooner.
-        self._inner = self._low.max(), self._high.min()
+        self._inner = float(self._low.max()), float(self._high.min())
+        self._all_numbers = self._features.reshape(-1)
         self.lengths: list[int] = []
 
     @property
@@ -127,8 +128,8 @@ class SlotGame:
     def reset(self, seed: int) -> Frame:
         """Begin an episode with a seed and return what all slots see."""
         self._seed, self._time, self._final = seed, 0, None
-        self._features[:] = 0
-        self._legal[:] = self.layout.exists
+        self._features[...] = 0
+        self._legal[...] = self.layout.exists
         self._begin(seed)
         return self._frame()
 
@@ -143,16 +144,19 @@ class SlotGame:
             own; what the step brought; and what all slots see in which others live by now.
         """
         num_agents = len(self.names)
-        metrics = np.zeros((num_agents, len(self.metrics or ())), np.float32)
-        terminated, truncated = np.zeros((2, num_agents), bool)
-        outcome = GameStep(np.zeros(num_agents, np.float32), terminated, truncated, metrics)
-        if not self._alive.any():
+        outcome = GameStep(
+            np.zeros(num_agents, np.float32),
+            np.zeros(num_agents, bool),
+            np.zeros(num_agents, bool),
+            np.zeros((num_agents, len(self.metrics or ())), np.float32),
+        )
+        if not any_true(self._alive):
             frame = self._frame()
             return frame, outcome, frame
         before = self._lived = self._alive
         self._begin_step()
         self._advance(action, outcome)
-        if outcome.reward.any() and outcome.reward[~before].any():
+        if not all_true(before) and outcome.reward[~before].any():
             for slot in np.flatnonzero(~before & (outcome.reward != 0)):
                 self._warn_of_loss(self.names[slot], float(outcome.reward[slot]))
             outcome.reward[~before] = 0
@@ -162,7 +166,7 @@ class SlotGame:
             edges[before & ~(outcome.terminated | outcome.truncated)] = True
             self._alive, self._acting = np.zeros((2, num_agents), bool)
         frame = self._frame()
-        if self.metrics is None and not self._alive.any():
+        if self.metrics is None and not any_true(self._alive):
             self.lengths.append(self._time)
         if self._final is None:
             return frame, outcome, frame
@@ -228,8 +232,9 @@ class SlotGame:
 
     def _warn_of_strays(self) -> None:
         """Warn of the first number of each agent that is beyond the bounds of its space."""
-        low, high = self._inner
-        if self._features.min() >= low and self._features.max() <= high:
+        (low, high), found = self._inner, self._all_numbers
+        # The places of the extremes are found sooner than the extremes themselves.
+        if found.item(found.argmin()) >= low and found.item(found.argmax()) <= high:
             return
         outside = (self._features < self._low) | (self._features > self._high)
         if not outside.any():

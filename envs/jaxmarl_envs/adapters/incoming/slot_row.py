@@ -15,6 +15,7 @@ from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, OBSERVATION, A
 from jaxmarl_envs.spaces import Box, Space
 
 _NUMBERS = "fiub"  # kinds of NumPy's dtypes
+_BITS = {0, 1}
 MANY = 16  # agents whose observations are sooner copied all at once
 
 
@@ -114,7 +115,10 @@ class SlotRow:
             if type(seen) is not dict or len(seen) != 2:
                 return False
             mask = seen.get(MASK)
-            seen = next((own for key, own in seen.items() if key in OBSERVATION), None)
+            for key in seen:
+                if key in OBSERVATION:
+                    seen = seen[key]
+                    break
         else:
             mask = info.get(MASK) if info else None
         if type(seen) is not np.ndarray or seen.shape != row.shape:
@@ -122,14 +126,14 @@ class SlotRow:
         if seen.dtype.kind not in _NUMBERS:
             return False
         if mask is None:
-            self._legal[:] = self._exists
+            self._legal[...] = self._exists
         elif type(mask) is not np.ndarray or mask.shape != self._options.shape:
             return False
         else:
             entries = set(mask.tolist())
-            if not entries <= {0, 1} or mask.dtype.kind not in _NUMBERS:
+            if not entries <= _BITS or mask.dtype.kind not in _NUMBERS:
                 return False
-            self._options[:] = mask if acts or 1 in entries else 1
+            self._options[...] = mask if acts or 1 in entries else 1
         row[...] = seen
         return True
 
