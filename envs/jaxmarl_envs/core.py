@@ -7,7 +7,7 @@ of a state for critics, `E` parallel environments; `actions.py` has those of act
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,17 @@ class Observation:
     alive: jax.Array  # [A] bool: the slot holds an agent
     agent_mask: jax.Array  # [A] bool: must act on this observation; a subset of `alive`
     state: jax.Array | None = None  # [G] float: what a centralised critic may see; optional
+
+
+class Ahead(NamedTuple, Generic[State]):
+    """The step of other environments of a batch, which will be asked for next."""
+
+    keys: jax.Array  # [E], as `step_batch` will be given them, and so are the next two
+    state: State  # [E, ...]
+    action: Any  # [E, ...]
+    is_wanted: jax.Array  # () bool; False for nothing to begin
+    first: jax.Array  # () int: the place of the first of them in the batch
+    first_now: jax.Array  # () int: that of those which are stepped now
 
 
 StepResult = tuple[Observation, State, jax.Array, jax.Array, jax.Array, Info]
@@ -66,6 +77,8 @@ class MultiAgentEnv(Generic[State, Params]):
     imports: tuple[str, ...] = ()
     # Whether steps are played in Python, by calls out of the compiled program, on one device.
     steps_on_host: bool = False
+    # Whether there is a `step_batch_ahead`: environments that are stepped in other processes.
+    steps_ahead: bool = False
 
     # How many stones in a row win, where `cells` is the board of such a game; pages draw the line.
     stones_in_a_row: int | None = None
@@ -229,6 +242,15 @@ class MultiAgentEnv(Generic[State, Params]):
 
         obs, state = skip_unless(over.any(), reset_some, lambda: (obs, state))
         return obs, state, reward, terminated, truncated, info
+
+    def step_batch_ahead(
+        self, keys: jax.Array, state: State, action: Any, params: Params, ahead: Ahead[State]
+    ) -> StepResult[State]:
+        """Step like `step_batch`, while other environments begin the step that comes next.
+
+        What is returned does not depend on `ahead`. Only where `steps_ahead`.
+        """
+        raise NotImplementedError(f"{self.name!r} has no step_batch_ahead")
 
     def _step(self, key: jax.Array, state: State, action: Any, params: Params) -> StepResult[State]:
         obs, state, reward, terminated, truncated, info = self.step_env(key, state, action, params)

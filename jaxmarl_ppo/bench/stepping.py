@@ -1,5 +1,6 @@
 """Benchmark of stepping environments with random legal actions, spread over devices."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from jaxmarl_ppo.bench.timing import Call, Timing, time_calls
 from jaxmarl_ppo.devices.sharding import BY_ENV, Devices
 from jaxmarl_ppo.machine.cores import even_share
 from jaxmarl_ppo.policies.scripted import make_random_script
+from jaxmarl_ppo.rollout.halves import Following, scan_halves
 from jaxmarl_ppo.types import PyTree
 
 
@@ -40,20 +42,39 @@ def random_play(env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps:
     script = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
     is_choice = env.action_layout(env_params).is_choice
 
-    def env_step(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
+    def draw(carry: tuple[Any, Any], key: jax.Array) -> tuple[jax.Array, Any]:
+        """Return the keys of the environments' steps, and actions."""
         obs, state = carry
         key_act, key_env = jax.random.split(key)
+        num_envs = obs.alive.shape[0]
         if is_choice:
             action = draw_legal(key_act, obs.action_mask)
         else:
-            action = script(state, obs, env_params, jax.random.split(key_act, share.num_envs))
-        keys = jax.random.split(key_env, share.num_envs)
-        obs, state, reward, *_ = env.step_batch(keys, state, action, env_params)
-        return (obs, state), reward.sum()
+            action = script(state, obs, env_params, jax.random.split(key_act, num_envs))
+        return jax.random.split(key_env, num_envs), action
+
+    def env_step(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
+        keys, action = draw(carry, key)
+        obs, state, reward, *_ = env.step_batch(keys, carry[1], action, env_params)
+        return (obs, state), jnp.sum(reward)
+
+    def half_step(
+        carry: tuple[Any, Any], drawn: tuple[jax.Array, Any], key: jax.Array, following: Following
+    ) -> tuple[tuple[Any, Any], jax.Array]:
+        del key
+        ahead = following.ahead(following.begun[0], following.carry[1], following.begun[1])
+        keys, action = drawn
+        obs, state, reward, *_ = env.step_batch_ahead(keys, carry[1], action, env_params, ahead)
+        return (obs, state), jnp.sum(reward, axis=1)
+
+    def play_in_halves(carry: tuple[Any, Any], keys: jax.Array) -> tuple[Any, jax.Array]:
+        return scan_halves(draw, half_step, carry, jax.random.split(keys[0], 2 * num_steps))
 
     def begin(keys: jax.Array) -> tuple[Any, Any]:
         return jax.vmap(env.reset_env, in_axes=(0, None))(keys, env_params)
 
+    if env.steps_ahead and share.num_envs % 2 == 0:
+        return play_scan(begin, play_in_halves, share, num_steps)
     return play_steps(begin, env_step, share, num_steps)
 
 
@@ -72,10 +93,27 @@ def play_steps(
         share: how environments are spread.
         num_steps: how many.
     """
+    return play_scan(begin, functools.partial(jax.lax.scan, env_step), share, num_steps)
+
+
+def play_scan(
+    begin: Callable[[jax.Array], Any],
+    scan: Callable[[Any, jax.Array], tuple[Any, jax.Array]],
+    share: Share,
+    num_steps: int,
+) -> Call:
+    """Compile `num_steps` steps as `play_steps` does.
+
+    Args:
+        begin: as there.
+        scan: from the carry and a key for each step to the next carry and rewards to be added up.
+        share: as there.
+        num_steps: as there.
+    """
 
     def play_own(carry: Any, keys: jax.Array, axis_name: str | None) -> tuple[Any, jax.Array]:
         del axis_name  # devices exchange nothing
-        carry, rewards = jax.lax.scan(env_step, carry, jax.random.split(keys[0], num_steps))
+        carry, rewards = scan(carry, jax.random.split(keys[0], num_steps))
         return carry, rewards.sum()[None]
 
     def begin_own(keys: jax.Array, axis_name: str | None) -> Any:

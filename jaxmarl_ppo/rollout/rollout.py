@@ -9,10 +9,11 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.steps import scan_steps
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.rollout.act import act
+from jaxmarl_ppo.rollout.act import ActOutput, act
 from jaxmarl_ppo.rollout.bootstrap import ending_of, final_value, value_of
 from jaxmarl_ppo.rollout.episode_stats import EpisodeTracker, start_tracking, track
 from jaxmarl_ppo.rollout.faults import check, check_final, check_last
+from jaxmarl_ppo.rollout.halves import Following, scan_halves
 from jaxmarl_ppo.rollout.lives import begin_lives
 from jaxmarl_ppo.rollout.noise import Noise, draw_noise
 from jaxmarl_ppo.rollout.step import step
@@ -69,10 +70,22 @@ def rollout(
         b.network.is_recurrent for b in players.policy_groups
     )
 
-    def env_step(carry: tuple[RolloutState, EpisodeTracker], noise: Noise):
+    def begin(carry: tuple[RolloutState, EpisodeTracker], noise: Noise) -> ActOutput:
+        return act(players, population, carry[0], env_params, noise)
+
+    def finish(
+        carry: tuple[RolloutState, EpisodeTracker],
+        act_output: ActOutput,
+        noise: Noise,
+        following: Following | None = None,
+    ):
         state, tracker = carry
-        act_output = act(players, population, state, env_params, noise)
-        after, step_output = step(env, env_params, state, act_output, noise)
+        ahead = None
+        if following is not None:
+            others, _ = following.carry
+            action = following.begun.env_action
+            ahead = following.ahead(following.entry.env, others.env_state, action)
+        after, step_output = step(env, env_params, state, act_output, noise, ahead)
         truncated = step_output.truncated & ~step_output.terminated
         final = step_output.info["final_observation"]
         # It still shows whose life has just ended.
@@ -102,12 +115,19 @@ def rollout(
         stored = (act_output.decisions, outcomes, faults, ending if at_once else None)
         return (born, tracker), stored
 
-    start_hidden = state.hidden
-    noise = draw_noise(players, (num_steps, state.is_first.shape[0]), key)
+    def env_step(carry: tuple[RolloutState, EpisodeTracker], noise: Noise):
+        return finish(carry, begin(carry, noise), noise)
+
+    start_hidden, num_envs = state.hidden, state.is_first.shape[0]
+    carry = state, start_tracking(players, running)
     with jax.named_scope("env_step"):
-        (state, tracker), (decisions, outcomes, faults, ending) = scan_steps(
-            env_step, (state, start_tracking(players, running)), noise
-        )
+        if env.steps_ahead and num_envs % 2 == 0:
+            noise = draw_noise(players, (2 * num_steps, num_envs // 2), key)
+            (state, tracker), stored = scan_halves(begin, finish, carry, noise)
+        else:
+            noise = draw_noise(players, (num_steps, num_envs), key)
+            (state, tracker), stored = scan_steps(env_step, carry, noise)
+    decisions, outcomes, faults, ending = stored
     if at_once:
         value = jax.lax.map(
             lambda ending: final_value(players, population, ending),

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.core import Ahead, MultiAgentEnv
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.rollout.act import ActOutput
 from jaxmarl_ppo.rollout.noise import Noise
@@ -27,16 +27,25 @@ def step(
     state: RolloutState,
     act_output: ActOutput,
     noise: Noise,
+    ahead: Ahead[Any] | None = None,
 ) -> tuple[RolloutState, StepOutput]:
     """Step the environments by the actions of `act`, and reset those that are over.
+
+    Args:
+        env: the environment.
+        env_params: its parameters.
+        state: before the step.
+        act_output: of `act`.
+        noise: of the step.
+        ahead: what other environments begin meanwhile, where they can.
 
     Returns:
         The state after the step and the environments' outputs. `is_first` and `player` still belong
         to the played lives, as values at their end need them; `lives.begin_lives` comes next.
     """
-    obs, env_state, reward, terminated, truncated, info = env.step_batch(
-        noise.env, state.env_state, act_output.env_action, env_params
-    )
+    args = noise.env, state.env_state, act_output.env_action, env_params
+    found = env.step_batch(*args) if ahead is None else env.step_batch_ahead(*args, ahead)
+    obs, env_state, reward, terminated, truncated, info = found
     acted = state.obs.agent_mask
     after = state.replace(
         env_state=env_state,

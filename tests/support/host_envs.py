@@ -226,6 +226,12 @@ def hang_on_seed_8(env):
         time.sleep(300)
 
 
+def fail_on_seed_8(env):
+    """Do so, and not in other episodes."""
+    if env.seed == 8:
+        raise RuntimeError("no fuel")
+
+
 def ask_for_a_name(env):
     """Do what an environment should leave alone."""
     input("name? ")

@@ -14,7 +14,7 @@ def pair():
     own, theirs = socket.socketpair()
     with shared_file() as file:
         writer = SharedMemory(file)
-        ends = Channel(own, outgoing=writer), Channel(theirs, incoming=SharedMemory(file))
+        ends = Channel(own, outgoing=[writer]), Channel(theirs, incoming=[SharedMemory(file)])
         yield *ends, writer
         for end in ends:
             end.close()

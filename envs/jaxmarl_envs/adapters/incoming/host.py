@@ -22,8 +22,10 @@ from flax import struct
 from jaxmarl_envs.adapters.incoming.host_batch import Batch
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
+from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.host_worker import Game
-from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.backend import skip_unless
+from jaxmarl_envs.core import Ahead, MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.user_code import HostEnvironmentError
 
@@ -56,8 +58,8 @@ class HostState:
     seed: jax.Array  # () uint32: what it was reset with
     time: jax.Array  # () int32: steps done
     agent_mask: jax.Array  # [A] bool: the agents that must act now
-    # [capacity, A, ...]: actions as `ActionLayout.pack` has them, then zeros. Single choices are in
-    # as few bytes as hold them, since all of it travels to the host at every step.
+    # [capacity, A, ...]: actions as `ActionLayout.pack` has them, up to `time`. Single choices are
+    # in as few bytes as hold them, since all of it travels to the host at every step.
     past: jax.Array
 
 
@@ -106,6 +108,8 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         num_workers = _num_cores() if num_workers is None else num_workers
         self.pool = HostPool(name, make_game, num_workers, layout.agents, step_timeout, in_batches)
         self._actions = self.action_layout(())
+        # The games of a batch simulator are sooner stepped all at once.
+        self.steps_ahead = not in_batches
         warnings.warn(
             f"environment {name!r} is stepped in Python, not compiled: expect thousands of steps a "
             "second, or tens of thousands of a cheap game, a small fraction of what a JAX "
@@ -155,32 +159,64 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     ) -> StepResult[HostState]:
         """Advance one step; `action` is as in `MultiAgentEnv.step_env`."""
         played = self._played(state, action)
-        found = self._call_step(self._step_games, state, played)
-        final, obs = Observation(*found[:4]), Observation(*found[8:])
-        info = {"final_observation": final, **self._metrics(found[7])}
-        return obs, self._stepped(state, played, obs), *found[4:7], info
+        final, outcome, obs, metrics = self._call_step(self._step_games, state, played)
+        info = {"final_observation": final, **metrics}
+        return obs, self._stepped(state, played, obs), *outcome, info
 
     def step(
         self, key: jax.Array, state: HostState, action: Any, params: tuple[()] | None = None
     ) -> StepResult[HostState]:
         """Advance as `MultiAgentEnv.step` does, in one call to the host."""
-        played, seed = self._played(state, action), _draw_seed(jax.random.split(key)[1])
-        found = self._call_step(self._step_and_reset_games, state, played, seed)
-        final, obs = Observation(*found[:4]), Observation(*found[8:])
-        over = ~final.alive.any()
-        state = jax.tree.map(
-            lambda begun, stepped: jnp.where(over, begun, stepped),
-            self._begun(seed, obs),
-            self._stepped(state, played, obs),
-        )
-        info = {"final_observation": final, "episode_over": over, **self._metrics(found[7])}
-        return obs, state, *found[4:7], info
+        return _with_own_past(self._step_one(key, state, action))
 
     def step_batch(
         self, keys: jax.Array, state: HostState, action: Any, params: tuple[()]
     ) -> StepResult[HostState]:
         """Advance as `MultiAgentEnv.step_batch` does, in one call to the host."""
-        return jax.vmap(self.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
+        return _with_own_past(jax.vmap(self._step_one)(keys, state, action))
+
+    def step_batch_ahead(
+        self,
+        keys: jax.Array,
+        state: HostState,
+        action: Any,
+        params: tuple[()],
+        ahead: Ahead[HostState],
+    ) -> StepResult[HostState]:
+        """Advance as `MultiAgentEnv.step_batch_ahead` does, in one call to the host."""
+        rows = (jnp.broadcast_to(x, keys.shape) for x in ahead[3:])
+        following = Ahead(*ahead[:3], *rows)
+        return _with_own_past(jax.vmap(self._step_one)(keys, state, action, following))
+
+    def _step_one(
+        self, key: jax.Array, state: HostState, action: Any, ahead: Ahead[HostState] | None = None
+    ) -> StepResult[HostState]:
+        """Advance as `step` does, but leave the past of an episode that is over to the next."""
+        played, seed = self._played(state, action), _draw_reset_seed(key)
+        if ahead is None:
+            found = self._call_step(self._step_and_reset_games, state, played, seed)
+        else:
+            played_next = self._played(ahead.state, ahead.action)
+            asked_next = _packed(ahead.state, played_next, _draw_reset_seed(ahead.keys))
+            found = self._call_step(
+                self._step_ahead_games,
+                state,
+                played,
+                seed,
+                jnp.stack(ahead[3:]).astype(jnp.uint32),
+                asked_next,
+                ahead.state.past,
+            )
+        final, outcome, obs, metrics = found
+        over = ~final.alive.any()
+        stepped = self._stepped(state, played, obs)
+        state = HostState(
+            jnp.where(over, seed, stepped.seed),
+            jnp.where(over, 0, stepped.time),
+            stepped.agent_mask,
+            stepped.past,
+        )
+        return obs, state, *outcome, {"final_observation": final, "episode_over": over, **metrics}
 
     def _begun(self, seed: jax.Array, obs: Observation) -> HostState:
         past = self._actions.pack(self._actions.zeros(self.layout.capacity))
@@ -228,14 +264,23 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return {"metrics": {name: values[:, i] for i, name in enumerate(names)}} if names else {}
 
     def _call_step(
-        self, function: Callable[..., Any], state: HostState, played: jax.Array, *seed: jax.Array
-    ) -> Any:
-        """Call the host for a step; every array that travels takes time, so few do."""
-        numbers = jnp.stack([state.seed, *seed, state.time.astype(jnp.uint32)])
-        actions = jax.lax.bitcast_convert_type(played, jnp.uint32)
-        asked = jnp.concatenate([numbers, actions.ravel()])
+        self,
+        function: Callable[..., Any],
+        state: HostState,
+        played: jax.Array,
+        *seed_and_more: jax.Array,
+    ) -> tuple[Observation, tuple[jax.Array, jax.Array, jax.Array], Observation, dict[str, Any]]:
+        """Call the host for a step.
+
+        Returns:
+            What is seen after the step; rewards, terminations and truncations; what is seen after
+            rebirths and resets; and metrics, as `info` has them.
+        """
+        seed, more = seed_and_more[:1], seed_and_more[1:]
         results = (*self._frame(), *self._outcome(), *self._frame())
-        return self._call(function, results, asked, state.past)
+        found = self._call(function, results, _packed(state, played, *seed), state.past, *more)
+        metrics = self._metrics(found[7])
+        return Observation(*found[:4]), found[4:7], Observation(*found[8:]), metrics
 
     def _call(
         self,
@@ -255,16 +300,51 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def _step_and_reset_games(self, asked: jax.Array, past: jax.Array) -> tuple[np.ndarray, ...]:
         return _batched(functools.partial(self._step_pool, num_seeds=2), 1, asked, past)
 
+    def _step_ahead_games(self, *args: jax.Array) -> tuple[np.ndarray, ...]:
+        return _batched(self._step_pool_ahead, 1, *args)
+
     def _step_pool(
         self, asked: np.ndarray, past: np.ndarray, num_seeds: int
     ) -> tuple[np.ndarray, ...]:
-        """Read what `_call_step` has written, `[E, ...]`, and step the games."""
+        """Step the games of the pool; arrays are `[E, ...]`."""
+        final, outcome, frame = self.pool.step(*self._unpacked(asked, past, num_seeds))
+        return *final, *outcome, *frame
+
+    def _step_pool_ahead(
+        self,
+        asked: np.ndarray,
+        past: np.ndarray,
+        which: np.ndarray,
+        asked_next: np.ndarray,
+        past_next: np.ndarray,
+    ) -> tuple[np.ndarray, ...]:
+        is_wanted, first_next, first = which[0].tolist()
+        steps = self._unpacked(asked, past, 2)._replace(first=first)
+        following = self._unpacked(asked_next, past_next, 2)._replace(first=first_next)
+        ahead = following if is_wanted else None
+        final, outcome, frame = self.pool.step(*steps, ahead=ahead)
+        return *final, *outcome, *frame
+
+    def _unpacked(self, asked: np.ndarray, past: np.ndarray, num_seeds: int) -> Steps:
+        """Read what `_packed` has written, `[E, ...]`."""
         seeds, time = asked[:, :num_seeds], asked[:, num_seeds].view(np.int32)
         actions = np.ascontiguousarray(asked[:, num_seeds + 1 :]).reshape(-1, *past.shape[2:])
         actions = actions.view(np.int32 if self._actions.is_choice else np.float32)
-        fresh = seeds[:, 1] if num_seeds == 2 else None
-        final, outcome, frame = self.pool.step(seeds[:, 0], time, past, actions, fresh)
-        return *final, *outcome, *frame
+        return Steps(seeds[:, 0], time, past, actions, seeds[:, 1] if num_seeds == 2 else None)
+
+
+def _with_own_past(result: StepResult[HostState]) -> StepResult[HostState]:
+    """Begin the past of new episodes with zeros, `[...]` results of `_step_one`."""
+    obs, state, reward, terminated, truncated, info = result
+    over = info["episode_over"]
+
+    def zeroed() -> jax.Array:
+        is_new = over.reshape(over.shape + (1,) * (state.past.ndim - over.ndim))
+        return jnp.where(is_new, 0, state.past)
+
+    past = skip_unless(over.any(), zeroed, lambda: state.past)
+    state = HostState(state.seed, state.time, state.agent_mask, past)
+    return obs, state, reward, terminated, truncated, info
 
 
 def capacity_of(horizon: int | None, declared: int | None) -> int:
@@ -283,6 +363,17 @@ def _batched(function: Callable[..., Any], rank: int, *args: jax.Array) -> tuple
     except KeyboardInterrupt as error:
         # JAX would turn it into an indistinguishable error.
         raise HostEnvironmentError("stepping was interrupted", interrupt=error) from None
+
+
+def _packed(state: HostState, played: jax.Array, *seed: jax.Array) -> jax.Array:
+    """Write what a step is asked for with as one array; every array that travels takes time."""
+    numbers = jnp.stack([state.seed, *seed, state.time.astype(jnp.uint32)])
+    return jnp.concatenate([numbers, jax.lax.bitcast_convert_type(played, jnp.uint32).ravel()])
+
+
+def _draw_reset_seed(key: jax.Array) -> jax.Array:
+    """Draw the seed of the episode that begins where the step with this key ends one."""
+    return _draw_seed(jax.random.split(key)[1])
 
 
 def _draw_seed(key: jax.Array) -> jax.Array:

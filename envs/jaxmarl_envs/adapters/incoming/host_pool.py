@@ -5,13 +5,14 @@ going only to save playing that again: where none stands as it is asked for, one
 seed and the past is replayed.
 """
 
+import contextlib
 import functools
 import logging
 import threading
 import warnings
 import weakref
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,9 @@ from jaxmarl_envs.adapters.incoming.host_standings import (
     ForgottenEpisodeWarning,
     SeparateStandings,
     Standings,
+    place_of,
 )
+from jaxmarl_envs.adapters.incoming.host_steps import Begun, Steps, joined, share_of, with_rows
 from jaxmarl_envs.adapters.incoming.host_thread import HostThread
 from jaxmarl_envs.adapters.incoming.host_worker import (
     NOT_BEGUN,
@@ -53,6 +56,9 @@ logging.getLogger("jax._src.callback").addFilter(_is_no_host_error)
 
 class HostPool:
     """Steps `E` games at once, spread over processes; every call may ask for any episodes.
+
+    While a call waits for its games, others may begin the step that will be asked for next. What a
+    call returns does not depend on that.
 
     Calls exclude each other. Processes start when they are first needed and end with `close`, with
     the pool, with the program, or when anything goes wrong; the next call starts new ones.
@@ -89,6 +95,7 @@ class HostPool:
         self._here: Games | Batches | None = None
         self._mark_here = array("q", [NOT_BEGUN])
         self._workers: dict[int, WorkerProcess] = {}
+        self._ahead: Begun | None = None  # begun before it was asked for
         weakref.finalize(self, _stop, self._workers)
         self._thread = None if num_workers else HostThread()
         self._hangs: str | None = None  # where the thread will not return from
@@ -116,9 +123,10 @@ class HostPool:
 
         The next call may overwrite these arrays.
         """
-        with self._lock:
-            asked = self._standings.begin(seeds)
-            frame = self._play(Request(*asked, None, None)).frame
+        with self._lock, self._forgetting():
+            self._settle()
+            request = Request(*self._standings.begin(seeds), None, None)
+            frame = self._finish(self._begin(request)).frame
             self._standings.note_actors(frame.agent_mask.copy())
             return frame
 
@@ -129,52 +137,122 @@ class HostPool:
         past: np.ndarray,
         actions: np.ndarray,
         reset_seeds: np.ndarray | None = None,
+        first: int = 0,
+        ahead: Steps | None = None,
     ) -> tuple[Frame, GameStep, Frame]:
         """Advance episodes by one step.
 
         Args:
-            seeds: `[E]` int, what the episodes began with.
-            times: `[E]` int, steps done.
-            past: `[E, capacity, A, ...]`, what was played in them, as `ActionLayout.pack` has it;
-                of longer episodes the first steps.
-            actions: `[E, A, ...]`, likewise.
-            reset_seeds: `[E]` int, to begin the next episodes with where these are over.
+            seeds: as in `Steps`, and so are the next five.
+            times: see there.
+            past: see there.
+            actions: see there.
+            reset_seeds: see there.
+            first: see there.
+            ahead: what is asked for next, of other places in the batch, so that their games can
+                begin it at once.
 
         Returns:
             What all slots see after the step, what it brought, and what all slots see after
             rebirths and with `reset_seeds` after resets, `[E, A, ...]` each. The next call may
             overwrite these arrays.
         """
-        with self._lock:
-            asked = self._standings.find(seeds, times, past)
-            fresh = None if reset_seeds is None else reset_seeds.tolist()
-            frame, outcome, finals = self._play(Request(*asked, actions, fresh))
-            assert outcome is not None
-            final = _with_rows(frame, finals)
-            self._standings.advance(actions, ~np.any(final.alive, axis=-1), reset_seeds)
-            self._standings.note_actors(frame.agent_mask.copy())
-            return final, outcome, frame
+        steps = Steps(seeds, times, past, actions, reset_seeds, first)
+        with self._lock, self._forgetting():
+            if self._ahead is None or not self._ahead.is_of(steps):
+                self._settle()
+                begun = self._begin_steps(steps)
+            else:
+                begun, self._ahead = self._ahead, None
+            if ahead is not None and self._thread is None:
+                self._ahead = self._begin_steps(ahead)._replace(steps=ahead.copied())
+            return self._finish_steps(begun, steps)
 
-    def _play(self, request: Request) -> Answer:
-        """Let all games play, each in its own process."""
+    def _settle(self) -> None:
+        """Finish what was begun and is not asked for."""
+        begun, self._ahead = self._ahead, None
+        if begun is not None and begun.steps is not None:
+            self._finish_steps(begun, begun.steps)
+
+    def _begin_steps(self, steps: Steps) -> Begun:
+        asked = self._standings.find(steps.seeds, steps.times, steps.past, steps.first)
+        fresh = None if steps.reset_seeds is None else steps.reset_seeds.tolist()
+        return self._begin(Request(*asked, steps.actions, fresh), steps)
+
+    def _finish_steps(self, begun: Begun, steps: Steps) -> tuple[Frame, GameStep, Frame]:
+        frame, outcome, finals = self._finish(begun)
+        assert outcome is not None
+        final = with_rows(frame, finals)
+        over = ~np.any(final.alive, axis=-1)
+        self._standings.advance(steps.actions, over, steps.reset_seeds, steps.first)
+        self._standings.note_actors(frame.agent_mask.copy(), steps.first)
+        return final, outcome, frame
+
+    @contextlib.contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """Forget all games where anything goes wrong."""
         try:
-            if self._thread is not None:
-                return self._play_here(self._thread, request)
-            return self._play_elsewhere(request)
+            yield
         except BaseException as error:
             # Nobody knows where the games stand now, and those that hang do not end by themselves.
             is_idle = isinstance(error, HostEnvironmentError) and not isinstance(error, GivenUp)
             self._forget(PATIENCE_S if is_idle else 0.0)
             raise
 
-    def _play_here(self, thread: HostThread, request: Request) -> Answer:
+    def _begin(self, request: Request, steps: Steps | None = None) -> Begun:
+        """Send every process its share of a request."""
+        if self._thread is not None:
+            return Begun(steps, request, [])
+        first = 0 if steps is None else steps.first
+        rows = {(first + row) % self.num_workers: row for row in range(self.num_workers)}
+        num_games = len(request.numbers)
+        shares = [(index, rows[index]) for index in sorted(rows) if rows[index] < num_games]
+        for index, _ in shares:
+            if index not in self._workers:
+                cloudpickle = import_extra("cloudpickle", "gymnasium")
+                self._workers[index] = WorkerProcess(cloudpickle.dumps(self._make_games))
+        begun = Begun(steps, request, shares)
+        vigil = self._vigil(begun)
+        for index, row in shares:
+            with self._telling_of_ends(index):
+                share = share_of(request, row, self.num_workers)
+                self._workers[index].send(share, vigil.look)
+        return begun
+
+    def _finish(self, begun: Begun) -> Answer:
+        """Collect what all games have played, each in its own process."""
+        if self._thread is not None:
+            return self._play_here(self._thread, begun)
+        vigil = self._vigil(begun)
+        parts = []
+        for index, _ in begun.shares:
+            with self._telling_of_ends(index):
+                fine, answer = self._workers[index].receive(vigil.look)
+            if not fine:
+                raise self._error(answer)
+            parts.append(answer)
+        return joined(parts, [row for _, row in begun.shares], self.num_workers)
+
+    @contextlib.contextmanager
+    def _telling_of_ends(self, index: int) -> Iterator[None]:
+        """Tell the user of a process that has ended."""
+        try:
+            yield
+        except WorkerEnded as how:
+            raise HostEnvironmentError(
+                f"environment {self.name!r}: worker process {index} {how}; what it wrote to "
+                "standard error is above. With num_workers=0 the environment runs in this process "
+                "instead"
+            ) from how
+
+    def _play_here(self, thread: HostThread, begun: Begun) -> Answer:
         if self._hangs is not None:
             raise GivenUp(self._hangs)
         games = self._here = self._here or self._make_games(self._mark_here)
         self._mark_here[0] = NOT_BEGUN
-        vigil = self._vigil(request, {0: self._mark_here})
         try:
-            return thread.call(lambda: generators_kept()(games.play)(request), vigil.look)
+            play = generators_kept()(games.play)
+            return thread.call(lambda: play(begun.request), self._vigil(begun).look)
         except GameError as error:
             raise self._error(error.failure) from error
         except GivenUp as error:
@@ -184,63 +262,36 @@ class HostPool:
             )
             raise GivenUp(self._hangs) from None
 
-    def _play_elsewhere(self, request: Request) -> Answer:
-        num_games = len(request.numbers)
-        asked = range(min(self.num_workers, num_games))
-        for index in asked:
-            if index not in self._workers:
-                cloudpickle = import_extra("cloudpickle", "gymnasium")
-                self._workers[index] = WorkerProcess(cloudpickle.dumps(self._make_games))
-        vigil = self._vigil(request, {index: self._workers[index].marks for index in asked})
-        index = 0
-        try:
-            for index in asked:
-                share = _share(request, index, self.num_workers)
-                self._workers[index].send(share, vigil.look)
-            parts = []
-            for index in asked:
-                parts.append(self._receive(index, vigil))
-        except WorkerEnded as how:
-            raise HostEnvironmentError(
-                f"environment {self.name!r}: worker process {index} {how}; what it wrote to "
-                "standard error is above. With num_workers=0 the environment runs in this process "
-                "instead"
-            ) from how
-        return parts[0] if len(parts) == 1 else _joined(parts, num_games)
-
-    def _receive(self, index: int, vigil: Vigil) -> Answer:
-        fine, answer = self._workers[index].receive(vigil.look)
-        if not fine:
-            raise self._error(answer, index)
-        return answer
-
-    def _error(self, failure: Failure, process: int = 0) -> HostEnvironmentError:
-        if failure.place is None:
+    def _error(self, failure: Failure) -> HostEnvironmentError:
+        if failure.number is None:
             game = f"environment {self.name!r}"
         else:
-            game = self._game(failure.place * (self.num_workers or 1) + process)
+            game = self._game(place_of(failure.number))
         return HostEnvironmentError(f"{game}, {failure.sentence}", failure.trace)
 
-    def _game(self, number: int) -> str:
-        return f"environment {self.name!r}, number {number} of the batch"
+    def _game(self, place: int) -> str:
+        return f"environment {self.name!r}, number {place} of the batch"
 
-    def _vigil(self, request: Request, marks: dict[int, Any]) -> Vigil:
+    def _vigil(self, begun: Begun) -> Vigil:
         def describe(process: int, mark: int) -> str:
             if mark == NOT_BEGUN:
                 return f"environment {self.name!r}: worker process {process}, which begins to play,"
-            place, time = read_mark(mark)
-            number = place * (self.num_workers or 1) + process
-            return f"{self._game(number)}, {self._call(request, number, time)}"
+            number, time = read_mark(mark)
+            place = process if self.in_batches else place_of(number)
+            return f"{self._game(place)}, {self._call(begun.request, place, time)}"
 
+        if self._thread is not None:
+            return Vigil(self.step_timeout, {0: self._mark_here}, describe)
+        marks = {index: self._workers[index].marks for index, _ in begun.shares}
         return Vigil(self.step_timeout, marks, describe)
 
-    def _call(self, request: Request, number: int, time: int) -> str:
-        """Describe a call of a game, the one of number `number` in the batch."""
+    def _call(self, request: Request, place: int, time: int) -> str:
+        """Describe a call of the game at a place in the batch."""
         if time < 0:
             return "being made,"
         if time == 0:
             return "reset"
-        seed, time_now, acts_now = self._standings.latest(number)
+        seed, time_now, acts_now = self._standings.latest(place)
         step = f"step {time} of the episode of seed {seed}"
         if request.actions is None or time != time_now + 1:
             return f"{step}, which is played again,"
@@ -253,7 +304,7 @@ class HostPool:
     def _forget(self, patience_s: float = PATIENCE_S) -> None:
         _stop(self._workers, patience_s)
         self._standings.forget()
-        self._here = None
+        self._here = self._ahead = None
 
 
 def _warn_of_forgotten(name: str, time: int, remembered: int) -> None:
@@ -264,55 +315,6 @@ def _warn_of_forgotten(name: str, time: int, remembered: int) -> None:
         ForgottenEpisodeWarning,
         stacklevel=2,
     )
-
-
-def _share(request: Request, index: int, num_workers: int) -> Request:
-    """Take every `num_workers`-th game of a request, beginning with number `index`."""
-    if num_workers == 1:
-        return request
-    mine = slice(index, None, num_workers)
-    return Request(
-        request.numbers[mine],
-        {
-            place // num_workers: replay
-            for place, replay in request.replays.items()
-            if place % num_workers == index
-        },
-        None if request.actions is None else request.actions[mine],
-        None if request.reset_seeds is None else request.reset_seeds[mine],
-    )
-
-
-def _joined(parts: Sequence[Answer], num_games: int) -> Answer:
-    """Join the answers to shares of a request."""
-
-    def join(rows: Sequence[Any]) -> Any:
-        whole = [np.empty((num_games, *x.shape[1:]), x.dtype) for x in rows[0]]
-        for index, part in enumerate(rows):
-            for column, own in zip(whole, part, strict=True):
-                column[index :: len(rows)] = own
-        return type(rows[0])(*whole)
-
-    finals = {
-        place * len(parts) + index: final
-        for index, part in enumerate(parts)
-        for place, final in part.finals.items()
-    }
-    outcomes = [part.outcome for part in parts if part.outcome is not None]
-    return Answer(
-        join([part.frame for part in parts]), join(outcomes) if outcomes else None, finals
-    )
-
-
-def _with_rows(frame: Frame, rows: Mapping[int, Frame]) -> Frame:
-    """Replace the rows of some games, `[A, ...]` each."""
-    if not rows:
-        return frame
-    frame = Frame(*map(np.copy, frame))
-    for place, own in rows.items():
-        for column, row in zip(frame, own, strict=True):
-            column[place] = row
-    return frame
 
 
 def _stop(workers: dict[int, WorkerProcess], patience_s: float = PATIENCE_S) -> None:

@@ -15,6 +15,11 @@ import numpy as np
 KEPT = 2
 
 
+def place_of(number: int) -> int:
+    """Return the place in a batch of the game that has a number."""
+    return number // KEPT
+
+
 class ForgottenEpisodeWarning(UserWarning):
     """An episode is too long to be played again, and begins anew."""
 
@@ -35,21 +40,26 @@ class Call(NamedTuple):
 
 
 class Standings(Protocol):
-    """Chooses the games of requests; see `HostPool` for the arrays."""
+    """Chooses the games of requests; see `HostPool` for the arrays.
+
+    A request is for places in a batch, one after the other from `first` on.
+    """
 
     def begin(self, seeds: np.ndarray) -> Asked:
         """Choose games for new episodes."""
         ...
 
-    def find(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray) -> Asked:
+    def find(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray, first: int = 0) -> Asked:
         """Choose games for a step of episodes."""
         ...
 
-    def advance(self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None) -> None:
+    def advance(
+        self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None, first: int = 0
+    ) -> None:
         """Note that a step is done, and which episodes are over, `[E]` bool."""
         ...
 
-    def note_actors(self, acting: np.ndarray) -> None:
+    def note_actors(self, acting: np.ndarray, first: int = 0) -> None:
         """Note who must act now, `[E, A]` bool."""
         ...
 
@@ -96,34 +106,36 @@ class SeparateStandings:
         numbers = [self._take(place, seed).number for place, (seed, _) in replays.items()]
         return Asked(numbers, replays)
 
-    def find(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray) -> Asked:
+    def find(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray, first: int = 0) -> Asked:
         """Find the games that stand at these steps, and have others play up to them."""
         numbers, replays = [], {}
-        for place, (seed, time) in enumerate(zip(seeds.tolist(), times.tolist(), strict=True)):
-            standing = self._find(place, seed, time, past[place])
+        for row, (seed, time) in enumerate(zip(seeds.tolist(), times.tolist(), strict=True)):
+            standing = self._find(first + row, seed, time, past[row])
             if standing is None:
-                standing = self._take(place, seed, time)
-                replays[place] = (seed, _to_replay(time, past[place], self._warn))
+                standing = self._take(first + row, seed, time)
+                replays[row] = (seed, _to_replay(time, past[row], self._warn))
             if standing.past is None:
-                standing.past = past[place].copy()
+                standing.past = past[row].copy()
             numbers.append(standing.number)
         return Asked(numbers, replays)
 
-    def advance(self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None) -> None:
+    def advance(
+        self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None, first: int = 0
+    ) -> None:
         """Note a step of every place's latest game."""
-        for place, action in enumerate(actions):
-            standing = self._standings[place][0]
+        for row, action in enumerate(actions):
+            standing = self._standings[first + row][0]
             assert standing.past is not None
             if standing.time < len(standing.past):
                 standing.past[standing.time] = action
             standing.time += 1
-            if fresh is not None and over[place]:
-                standing.seed, standing.time = int(fresh[place]), 0
+            if fresh is not None and over[row]:
+                standing.seed, standing.time = int(fresh[row]), 0
 
-    def note_actors(self, acting: np.ndarray) -> None:
+    def note_actors(self, acting: np.ndarray, first: int = 0) -> None:
         """Note the actors of every place's latest game."""
-        for place, own in enumerate(acting):
-            self._standings[place][0].acting = own
+        for row, own in enumerate(acting):
+            self._standings[first + row][0].acting = own
 
     def latest(self, place: int) -> Call:
         """Return where a place's latest game stands."""
@@ -160,7 +172,7 @@ class _Batch:
     number: int
     seeds: np.ndarray  # [E] int
     times: np.ndarray  # [E] int
-    past: np.ndarray | None = None  # [E, capacity, A, ...], packed, zeros from `times` on
+    past: np.ndarray | None = None  # [E, capacity, A, ...], packed, of which `times` rows count
     acting: np.ndarray | None = None  # [E, A] bool
 
     def are_at(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray) -> np.ndarray:
@@ -170,7 +182,8 @@ class _Batch:
         if self.past is None or not longest or not found.any():
             return found
         same = self.past[:, :longest] == past[:, :longest]
-        return found & same.reshape(len(same), -1).all(axis=1)
+        counts = np.arange(longest) < times[:, None]
+        return found & (same.reshape(*counts.shape, -1).all(axis=2) | ~counts).all(axis=1)
 
 
 class BatchStandings:
@@ -197,7 +210,7 @@ class BatchStandings:
         replays = {place: (seed, nothing) for place, seed in enumerate(seeds.tolist())}
         return Asked([batch.number] * len(seeds), replays)
 
-    def find(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray) -> Asked:
+    def find(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray, first: int = 0) -> Asked:
         """Find the batch that stands at these steps, or have one play up to them."""
         batch, ready = self._find(seeds, times, past)
         batch.seeds, batch.times = seeds.copy(), times.astype(int)
@@ -209,7 +222,9 @@ class BatchStandings:
         }
         return Asked([batch.number] * len(seeds), replays)
 
-    def advance(self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None) -> None:
+    def advance(
+        self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None, first: int = 0
+    ) -> None:
         """Note a step of all games of the latest batch."""
         batch = self._latest
         assert batch is not None
@@ -220,9 +235,8 @@ class BatchStandings:
         if fresh is not None:
             batch.seeds = np.where(over, fresh, batch.seeds)
             batch.times[over] = 0
-            batch.past[over] = 0
 
-    def note_actors(self, acting: np.ndarray) -> None:
+    def note_actors(self, acting: np.ndarray, first: int = 0) -> None:
         """Note the actors of all games of the latest batch."""
         assert self._latest is not None
         self._latest.acting = acting

@@ -110,12 +110,12 @@ class Failure(NamedTuple):
     """An exception that an environment raised.
 
     Attributes:
-        place: of the game in its request; None where games are stepped together.
+        number: of the game; None where games are stepped together.
         sentence: the call, the step, the exception, and the user's line.
         trace: the user's own part of the traceback; empty where none is.
     """
 
-    place: int | None
+    number: int | None
     sentence: str
     trace: str
 
@@ -138,18 +138,18 @@ def all_true(flags: np.ndarray) -> bool:
     return b"\0" not in flags.tobytes()
 
 
-def mark_of(place: int, time: int) -> int:
+def mark_of(number: int, time: int) -> int:
     """Write a call as a number.
 
     Args:
-        place: of the game in its request.
+        number: of the game.
         time: of the step, from 1; 0 for a reset, -1 while the game is made.
     """
-    return (place + 1 << 32) + time + 1
+    return (number + 1 << 32) + time + 1
 
 
 def read_mark(mark: int) -> tuple[int, int]:
-    """Read place and time out of a number that `mark_of` wrote."""
+    """Read the game's number and the time out of what `mark_of` wrote."""
     return (mark >> 32) - 1, (mark & 0xFFFFFFFF) - 1
 
 
@@ -160,22 +160,22 @@ class _Running:
     make_game: Callable[[], Game]
     game: Game
     marks: MutableSequence[int] | memoryview
+    number: int
     is_new: bool = True
     seed: int = 0
     time: int = 0
-    place: int = 0
 
     def reset(self, seed: int) -> Frame:
         if self.game.renews and not self.is_new:
             self.game.close()
             self.game = self.make_game()
         self.seed, self.time, self.is_new = seed, 0, False
-        self.marks[0] = mark_of(self.place, 0)
+        self.marks[0] = mark_of(self.number, 0)
         return self.game.reset(seed)
 
     def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
         self.time += 1
-        self.marks[0] = mark_of(self.place, self.time)
+        self.marks[0] = mark_of(self.number, self.time)
         return self.game.step(action)
 
     def replay(self, seed: int, past: np.ndarray, is_over: bool) -> Frame:
@@ -271,16 +271,15 @@ class Games:
         number = request.numbers[place]
         try:
             if number not in self._games:
-                self._marks[0] = mark_of(place, -1)
+                self._marks[0] = mark_of(number, -1)
                 game = self._make_game()
-                self._games[number] = _Running(self._make_game, game, self._marks)
-            self._games[number].place = place
+                self._games[number] = _Running(self._make_game, game, self._marks, number)
             return self._advance(self._games[number], request, place)
         except Exception as error:
             running = self._games.get(number)
             made = f"making it raises {describe_error(error)}"
             sentence = made if running is None else running.describe(error)
-            raise GameError(Failure(place, sentence, own_traceback(error))) from error
+            raise GameError(Failure(number, sentence, own_traceback(error))) from error
 
     def _advance(
         self, game: _Running, request: Request, place: int
@@ -338,7 +337,7 @@ def serve(lifeline: int, connection: int, marks: int, *arrays: int) -> None:
         except GameError as error:
             answer = False, error.failure
         except Exception as error:
-            answer = False, Failure(0, describe_error(error), traceback.format_exc())
+            answer = False, Failure(None, describe_error(error), traceback.format_exc())
         _flush()
         channel.send(answer)
 

@@ -1,0 +1,179 @@
+"""Steps that games begin before they are asked for, which must change nothing but the time."""
+
+import jax
+import numpy as np
+import pytest
+from host_envs import Eventful, Leavers, fail_on_seed_8, hang_on_seed_8
+
+from jaxmarl_envs.adapters.incoming.host_patience import GivenUp, HangingEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.host_pool import HostPool
+from jaxmarl_envs.adapters.incoming.host_steps import Steps
+from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
+from jaxmarl_envs.user_code import HostEnvironmentError
+from jaxmarl_ppo import LSTM, PolicySpec, TrainConfig
+from jaxmarl_ppo.learner.build import make_learner
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning"
+)
+CAPACITY, NUM_STEPS = 8, 11
+
+
+@pytest.fixture
+def pool_of():
+    """A function that makes a pool of `Leavers`, or of another class; it ends with the test."""
+    pools = []
+
+    def make_pool(num_workers, make_fn=Leavers, **options):
+        pools.append(from_pettingzoo(make_fn, num_workers=num_workers, **options).pool)
+        return pools[-1]
+
+    yield make_pool
+    for pool in pools:
+        pool.close()
+
+
+class Half:
+    """Three episodes at places from `first` on, on actions that depend on the step alone."""
+
+    def __init__(self, pool, first, num_agents=3):
+        self.pool, self.first = pool, first
+        self.seeds = np.arange(3, dtype=np.uint32) + 10 * first
+        self.times = np.zeros(3, np.int32)
+        self.past = np.zeros((3, CAPACITY, num_agents), np.int32)
+        self.step_index = 0
+        self.acting = pool.reset(self.seeds).agent_mask.copy()
+
+    @property
+    def steps(self):
+        """What is asked for next."""
+        rng = np.random.default_rng([self.first, self.step_index])
+        actions = rng.integers(0, 2, self.acting.shape, dtype=np.int32) * self.acting
+        fresh = self.seeds + 100
+        return Steps(self.seeds, self.times, self.past, actions, fresh, self.first)
+
+    def step(self, ahead):
+        """Play a step, and return copies of all that comes."""
+        steps = self.steps
+        found = self.pool.step(*steps, ahead=ahead)
+        final, outcome, frame = (tuple(map(np.copy, part)) for part in found)
+        over = ~final[2].any(axis=1)
+        self.past[np.arange(3), self.times] = steps.actions
+        self.times = np.where(over, 0, self.times + 1).astype(np.int32)
+        self.seeds = np.where(over, steps.reset_seeds, self.seeds)
+        self.acting, self.step_index = frame[3], self.step_index + 1
+        return final, outcome, frame
+
+
+def others(steps):
+    """Steps of the same episodes with other actions."""
+    return steps._replace(actions=1 - steps.actions)
+
+
+def nothing(steps):
+    del steps
+
+
+def play(pool, ahead_of=nothing, between=lambda: None):
+    """Play two halves in turn; what comes at every step, as one list of arrays."""
+    halves = Half(pool, 0), Half(pool, 3)
+    found = []
+    for _ in range(NUM_STEPS):
+        for now, then in (halves, halves[::-1]):
+            for part in now.step(ahead_of(then.steps)):
+                found.extend(part)
+            between()
+    return found
+
+
+def expect_same(found, expected):
+    assert len(found) == len(expected)
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """What a pool in this process gives, which begins nothing ahead."""
+    return play(from_pettingzoo(Leavers, num_workers=0).pool)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2, 5])
+def test_what_begins_ahead_is_what_is_asked_for_later(pool_of, expected, num_workers):
+    pool = pool_of(num_workers)
+    expect_same(play(pool, lambda steps: steps), expected)
+    assert len(pool.pids) == min(num_workers, 5)
+
+
+def test_what_begins_ahead_does_not_begin_again(pool_of, monkeypatch):
+    begun = []
+    begin = HostPool._begin
+    monkeypatch.setattr(HostPool, "_begin", lambda *args: begun.append(1) or begin(*args))
+    play(pool_of(2), lambda steps: steps)
+    # Two resets, the first step, and one for each that is asked for later.
+    assert len(begun) == 2 + 1 + 2 * NUM_STEPS
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_what_is_not_asked_for_after_all_changes_nothing(pool_of, expected, num_workers):
+    expect_same(play(pool_of(num_workers), others), expected)
+
+
+def test_resets_in_between_change_nothing(pool_of, expected):
+    pool = pool_of(2)
+    seeds = np.arange(4, dtype=np.uint32)
+    expect_same(play(pool, lambda steps: steps, lambda: pool.reset(seeds)), expected)
+
+
+def test_pools_that_close_forget_what_they_have_begun(pool_of, expected):
+    pool = pool_of(2)
+    expect_same(play(pool, lambda steps: steps, pool.close), expected)
+
+
+def at_seed_8(pool):
+    """Two halves, the second of which has the seed 8 at place 4, played up to its step 3."""
+    halves = Half(pool, 0, 2), Half(pool, 3, 2)
+    halves[1].seeds[:] = 7, 8, 9
+    for _ in range(2):
+        halves[0].step(halves[1].steps)
+        halves[1].step(halves[0].steps)
+    halves[0].step(halves[1].steps)
+    return halves[1]
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_failure_of_what_began_ahead_names_its_game(pool_of, num_workers):
+    pool = pool_of(num_workers, lambda: Eventful(fail_on_seed_8))
+    half = at_seed_8(pool)
+    with pytest.raises(HostEnvironmentError, match=r"number 4 of the batch, step 3 .* no fuel"):
+        half.step(None)
+    assert not pool.pids
+
+
+def test_a_game_that_hangs_in_what_began_ahead_is_named(pool_of):
+    half = at_seed_8(pool_of(1, lambda: Eventful(hang_on_seed_8), step_timeout=2.0))
+    game = "number 4 of the batch, step 3 of the episode of seed 8"
+    with (
+        pytest.warns(HangingEnvironmentWarning, match=game),
+        pytest.raises(GivenUp, match=game),
+    ):
+        half.step(None)
+
+
+def test_a_rollout_is_the_same_whoever_steps_its_games():
+    """Without processes, with one, and with as many as make shares of different sizes."""
+    env = from_pettingzoo(Leavers, num_workers=0)
+    network = LSTM(hidden_sizes=(4,), lstm_size=3)
+    config = TrainConfig(
+        num_envs=6, num_steps=5, default_policy=PolicySpec(network=network), mapping="per_agent"
+    )
+    learner = make_learner(env, (), config)
+    state = learner.init(jax.random.key(0))
+    play_on = jax.jit(learner.play)
+    expected = jax.device_get(play_on(state, jax.random.key(1)))
+    for num_workers in (1, 2, 4):
+        env.pool = from_pettingzoo(Leavers, num_workers=num_workers).pool
+        found = jax.device_get(play_on(state, jax.random.key(1)))
+        assert env.pool._ahead is None
+        env.pool.close()
+        expect_same(jax.tree.leaves(found), jax.tree.leaves(expected))
