@@ -36,13 +36,11 @@ def pool_of():
 class Half:
     """Three episodes at places from `first` on, on actions that depend on the step alone."""
 
-    def __init__(self, pool, first, num_agents=3):
-        self.pool, self.first = pool, first
-        self.seeds = np.arange(3, dtype=np.uint32) + 10 * first
+    def __init__(self, pool, first, seeds, acting):
+        self.pool, self.first, self.seeds, self.acting = pool, first, seeds, acting
         self.times = np.zeros(3, np.int32)
-        self.past = np.zeros((3, CAPACITY, num_agents), np.int32)
+        self.past = np.zeros((3, CAPACITY, acting.shape[1]), np.int32)
         self.step_index = 0
-        self.acting = pool.reset(self.seeds).agent_mask.copy()
 
     @property
     def steps(self):
@@ -65,6 +63,13 @@ class Half:
         return final, outcome, frame
 
 
+def begin(pool, seeds=(0, 1, 2, 30, 31, 32)):
+    """Two halves whose episodes have begun."""
+    seeds = np.array(seeds, np.uint32)
+    acting = pool.reset(seeds).agent_mask.copy()
+    return [Half(pool, first, seeds[first:][:3], acting[first:][:3]) for first in (0, 3)]
+
+
 def others(steps):
     """Steps of the same episodes with other actions."""
     return steps._replace(actions=1 - steps.actions)
@@ -76,8 +81,7 @@ def nothing(steps):
 
 def play(pool, ahead_of=nothing, between=lambda: None):
     """Play two halves in turn; what comes at every step, as one list of arrays."""
-    halves = Half(pool, 0), Half(pool, 3)
-    found = []
+    halves, found = begin(pool), []
     for _ in range(NUM_STEPS):
         for now, then in (halves, halves[::-1]):
             for part in now.step(ahead_of(then.steps)):
@@ -106,12 +110,13 @@ def test_what_begins_ahead_is_what_is_asked_for_later(pool_of, expected, num_wor
 
 
 def test_what_begins_ahead_does_not_begin_again(pool_of, monkeypatch):
-    begun = []
-    begin = HostPool._begin
-    monkeypatch.setattr(HostPool, "_begin", lambda *args: begun.append(1) or begin(*args))
+    requests = []
+    send = HostPool._begin
+    monkeypatch.setattr(HostPool, "_begin", lambda *args: requests.append(args[1]) or send(*args))
     play(pool_of(2), lambda steps: steps)
-    # Two resets, the first step, and one for each that is asked for later.
-    assert len(begun) == 2 + 1 + 2 * NUM_STEPS
+    # The reset, the first step, and one for each that is asked for later; nothing is replayed.
+    assert len(requests) == 1 + 1 + 2 * NUM_STEPS
+    assert not any(request.replays for request in requests if request.actions is not None)
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
@@ -132,8 +137,7 @@ def test_pools_that_close_forget_what_they_have_begun(pool_of, expected):
 
 def at_seed_8(pool):
     """Two halves, the second of which has the seed 8 at place 4, played up to its step 3."""
-    halves = Half(pool, 0, 2), Half(pool, 3, 2)
-    halves[1].seeds[:] = 7, 8, 9
+    halves = begin(pool, (0, 1, 2, 7, 8, 9))
     for _ in range(2):
         halves[0].step(halves[1].steps)
         halves[1].step(halves[0].steps)
