@@ -1,6 +1,7 @@
 """Environment steps until a target is reached: the preset `slow_env`, and what each part brings.
 
     python benchmarks/few_steps.py --json benchmarks/few-steps-cpu.json
+    python benchmarks/few_steps.py --table      # the table of docs/learning.md
 
 Every row trains with the preset, changed in what the row says, until the mean return of the latest
 episodes reaches the workload's target. The games are compiled, as the number of steps that learning
@@ -37,6 +38,7 @@ from ray_baseline.scenarios import (  # pyright: ignore[reportMissingImports]
     Scenario,
 )
 
+RECORD = Path(__file__).with_name("few-steps-cpu.json")
 MOST_STEPS = 400_000
 _USUAL = PPOConfig()
 _DEFAULTS = TrainConfig()
@@ -162,6 +164,18 @@ def smoothed(
     return None
 
 
+def make_table(env_steps: Mapping[str, Mapping[str, Sequence[int | None]]]) -> str:
+    """Write the steps of all seeds, in thousands, as a table in Markdown."""
+    lines = [f"| | {' | '.join(env_steps)} |", f"| --- |{' --- |' * len(env_steps)}"]
+    for row in next(iter(env_steps.values())):
+        cells = [
+            ", ".join("-" if n is None else f"{n / 1000:.0f}" for n in env_steps[name][row])
+            for name in env_steps
+        ]
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is asked for, print it, and write it where a file is named."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -169,7 +183,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--table", action="store_true", help="only print what is recorded")
     options = parser.parse_args(arguments)
+    if options.table:
+        print(make_table(json.loads(RECORD.read_text())["env_steps"]))
+        return
     found: dict[str, dict[str, list[int | None]]] = {}
     for name in options.workloads:
         workload = WORKLOADS[name]()
