@@ -132,10 +132,10 @@ def test_many_agents_are_read_at_once_as_one_by_one(monkeypatch):
 
     monkeypatch.setattr(slot_game, "stack", stacked)
     game, steps = played()
-    assert game._common_shape == (1,)
-    assert [rows is None for rows in at_once[:5]] == [False, False, True, False, False]
+    assert game._common_rows is not None
+    assert at_once[:5] == [True, True, False, True, True]
     assert 5 < len(at_once) < len(steps)  # in the end there are few
     monkeypatch.setattr(slot_row, "MANY", 1_000)
     game, one_by_one = played()
-    assert game._common_shape is None
+    assert game._common_rows is None
     jax.tree.map(np.testing.assert_array_equal, steps, one_by_one)

@@ -138,25 +138,38 @@ class SlotRow:
         return True
 
 
-def shape_of_all(rows: Sequence[SlotRow], features: np.ndarray) -> tuple[int, ...] | None:
-    """Return the shape of observations where many agents have one, and fill their rows; else None.
+def rows_in_common(rows: Sequence[SlotRow], features: np.ndarray) -> np.ndarray | None:
+    """Return a view of `features`, `[A, *shape]`, where many agents observe arrays of one shape.
 
     Args:
         rows: of all slots.
         features: of all slots, `[A, ...]`.
+
+    Returns:
+        None where agents are few, their shapes differ, or they do not fill their rows.
     """
     shapes = {row.own_shape for row in rows}
     shape = shapes.pop()
     if len(rows) < MANY or shapes or shape is None or math.prod(shape) != features[0].size:
         return None
-    return shape
+    return features.reshape(-1, *shape)
 
 
-def stack(seen: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray | None:
-    """Stack observations as float32; None where one is no array of the shape."""
-    if not all(type(own) is np.ndarray and own.shape == shape for own in seen):
-        return None
+def stack(seen: Sequence[Any], rows: np.ndarray, index: slice | np.ndarray) -> bool:
+    """Write observations into `rows[index]`; return False where one is no array that fits.
+
+    Rows may have been written to then.
+    """
+    shape = rows.shape[1:]
+    # Where others have another shape than the first one, NumPy raises a ValueError.
+    if set(map(type, seen)) != {np.ndarray} or seen[0].shape != shape:
+        return False
+    is_run = isinstance(index, slice)
+    found = rows[index] if is_run else np.empty((len(seen), *shape), rows.dtype)
     try:
-        return np.array(seen, np.float32)
+        found[...] = seen
     except (ValueError, TypeError):
-        return None
+        return False
+    if not is_run:
+        rows[index] = found
+    return True
