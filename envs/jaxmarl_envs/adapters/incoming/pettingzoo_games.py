@@ -43,8 +43,8 @@ class PettingZooGame(SlotGame):
         left = before & ~(outcome.terminated | outcome.truncated | self._alive)
         if any_true(left):
             raise ValueError(
-                f"agent {self.names[left.argmax()]!r} left the environment and is neither terminated nor "
-                "truncated"
+                f"agent {self.names[left.argmax()]!r} left the environment and is neither "
+                "terminated nor truncated"
             )
 
     def _play(self, action: np.ndarray, outcome: GameStep) -> None:

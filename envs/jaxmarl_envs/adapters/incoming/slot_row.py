@@ -80,8 +80,9 @@ class SlotRow:
         self._plain: np.ndarray | None = None
         if isinstance(spaces, AgentSpaces) and spaces.is_plain and self._features.data.contiguous:
             self._plain = self._features.reshape(spaces.own_observation.shape)
-            self._masked = spaces.masked
+            self._shape, self._masked = self._plain.shape, spaces.masked
             self._options = legal[: spaces.num_options]
+            self._mask_shape = self._options.shape
 
     @property
     def own_shape(self) -> tuple[int, ...] | None:
@@ -121,13 +122,13 @@ class SlotRow:
                     break
         else:
             mask = info.get(MASK) if info else None
-        if type(seen) is not np.ndarray or seen.shape != row.shape:
+        if type(seen) is not np.ndarray or seen.shape != self._shape:
             return False
         if seen.dtype.kind not in _NUMBERS:
             return False
         if mask is None:
             self._legal[...] = self._exists
-        elif type(mask) is not np.ndarray or mask.shape != self._options.shape:
+        elif type(mask) is not np.ndarray or mask.shape != self._mask_shape:
             return False
         else:
             entries = set(mask.tolist())
