@@ -85,13 +85,13 @@ class ParallelGame(PettingZooGame):
         who: Sequence[Any] = tuple(self.env.agents)
         slots = self._slots_of(who)
         numbered = slots.numbers
-        if not all_true(self._acting[slots.index]):
+        if not all_true(self._acting[slots.where]):
             acting = self._acting.tolist()
             who = [agent for agent, slot in zip(who, numbered, strict=True) if acting[slot]]
             numbered = [slot for slot in numbered if acting[slot]]
         actions = dict(zip(who, self._own_all(action, numbered), strict=True))
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
-        outcome.reward[self._slots_of(rewards).index] = numbers(rewards)
+        outcome.reward[self._slots_of(rewards).where] = numbers(rewards)
         ended = np.zeros(len(self.names), bool)
         both = (
             ("terminated", terminations, outcome.terminated),
@@ -102,7 +102,7 @@ class ParallelGame(PettingZooGame):
             slots = self._slots_of(told)
             if any_true(raised):
                 flagged = np.zeros(len(self.names), bool)
-                flagged[slots.index] = raised
+                flagged[slots.where] = raised
                 edges[...] = flagged & self._alive
                 ended |= flagged
         slots = self._slots_of(infos)
@@ -145,7 +145,7 @@ class AECGame(PettingZooGame):
         slot = self._slot(env.agent_selection)
         self._acted.add(env.agent_selection)
         env.step(self._own(action, slot))
-        outcome.reward[self._slots_of(env.rewards).index] = numbers(env.rewards)
+        outcome.reward[self._slots_of(env.rewards).where] = numbers(env.rewards)
         while env.agents and self._is_over(env.agent_selection):
             self._remove(env.agent_selection, outcome)
         gone = self._alive & ~self._slots_of(env.agents).held

@@ -41,7 +41,7 @@ class Slots(NamedTuple):
     """Slots of some agents, in the order of these."""
 
     numbers: list[int]
-    index: slice | np.ndarray  # the same, to index arrays of all slots
+    where: slice | np.ndarray  # the same, as an index of arrays over all slots
     held: np.ndarray  # [A] bool: which slots these are
 
     @classmethod
@@ -287,13 +287,13 @@ class SlotGame:
         self, slots: Slots, seen: Sequence[Any], infos: Sequence[Mapping[str, Any] | None]
     ) -> None:
         """Fill the rows of `k` slots in with what their agents observe, whether or not they act."""
-        numbers, index, _ = slots
+        numbers, where, _ = slots
         if self._common_rows is not None and len(numbers) >= MANY:
             has_masks = any(infos) and any(info and MASK in info for info in infos)
-            if not has_masks and stack(seen, self._common_rows, index):
-                self._legal[index] = self.layout.exists[index]
+            if not has_masks and stack(seen, self._common_rows, where):
+                self._legal[where] = self.layout.exists[where]
                 return
-        acting = self._acting[index].tolist()
+        acting = self._acting[where].tolist()
         for row in zip(numbers, seen, infos, acting, strict=True):
             self._show(*row)
 

@@ -156,8 +156,8 @@ def rows_in_common(rows: Sequence[SlotRow], features: np.ndarray) -> np.ndarray 
     return features.reshape(-1, *shape)
 
 
-def stack(seen: Sequence[Any], rows: np.ndarray, index: slice | np.ndarray) -> bool:
-    """Write observations into `rows[index]`; return False where one is no array that fits.
+def stack(seen: Sequence[Any], rows: np.ndarray, where: slice | np.ndarray) -> bool:
+    """Write observations into `rows[where]`; return False where one is no array that fits.
 
     Rows may have been written to then.
     """
@@ -165,12 +165,12 @@ def stack(seen: Sequence[Any], rows: np.ndarray, index: slice | np.ndarray) -> b
     # Where others have another shape than the first one, NumPy raises a ValueError.
     if set(map(type, seen)) != {np.ndarray} or seen[0].shape != shape:
         return False
-    is_run = isinstance(index, slice)
-    found = rows[index] if is_run else np.empty((len(seen), *shape), rows.dtype)
+    is_view = isinstance(where, slice)
+    found = rows[where] if is_view else np.empty((len(seen), *shape), rows.dtype)
     try:
         found[...] = seen
     except (ValueError, TypeError):
         return False
-    if not is_run:
-        rows[index] = found
+    if not is_view:
+        rows[where] = found
     return True
