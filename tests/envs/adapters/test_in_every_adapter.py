@@ -333,6 +333,19 @@ def test_numbers_that_leave_their_space_later_are_told_once(kind):
     list(play(env, 5))  # and once only
 
 
+def test_numbers_outside_their_space_are_told_of_an_agent_as_it_acts():
+    class Ahead(Plan):
+        space = spaces.Box(-100.0, 100.0, (1,), np.float32)
+
+        def see(self, agent, time):
+            return np.array([200.0 if (agent, time) == ("b", 2) else 0.0], np.float32)
+
+    # It is seen from step 4 on, at which b waits for a.
+    with pytest.warns(ObservationOutsideSpaceWarning, match="'b' observes 200 at step 5 ") as told:
+        from_pettingzoo(lambda: InTurn(Ahead()), num_workers=0)
+    assert [w.category for w in told].count(ObservationOutsideSpaceWarning) == 1
+
+
 @EVERY_KIND
 def test_what_cannot_be_played_is_rejected_before_anything_is_compiled(kind):
     class Lists(Plan):

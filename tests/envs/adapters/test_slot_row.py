@@ -95,6 +95,26 @@ def test_a_dictionary_with_more_in_it_is_read_by_the_spaces():
     assert (features == 9).all()
 
 
+@pytest.mark.parametrize("where", [slice(1, 4), np.array([4, 0, 2])])
+def test_observations_of_many_are_written_where_they_belong(where):
+    rows = np.full((5, 2, 3), 9, np.float32)
+    seen = [own / (place + 3) for place, own in enumerate(SEEN[:3])]
+    assert stack(seen, rows, where)
+    assert rows[where].tolist() == [own.astype(np.float32).tolist() for own in seen]
+    assert (np.delete(rows, where, axis=0) == 9).all()  # nothing is written beside them
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize(
+    "odd", [*SEEN[4:], *map(np.ones, [(), (1,), (3,), (1, 3), (2, 1), (2, 3, 1), (0, 3)])]
+)
+def test_observations_of_many_are_not_stretched_to_fit(odd, place):
+    seen = [*SEEN[:2]]
+    seen.insert(place, odd)
+    assert not stack(seen, np.zeros((3, 2, 3), np.float32), slice(0, 3))
+    assert not stack([odd] * 3, np.zeros((3, 2, 3), np.float32), slice(0, 3))
+
+
 class Crowd(Plan):
     """Agents leave one after the other; sometimes one observes a list, or has a mask."""
 
@@ -132,10 +152,10 @@ def test_many_agents_are_read_at_once_as_one_by_one(monkeypatch):
 
     monkeypatch.setattr(slot_game, "stack", stacked)
     game, steps = played()
-    assert game._common_shape == (1,)
-    assert [rows is None for rows in at_once[:5]] == [False, False, True, False, False]
+    assert game._common_rows is not None
+    assert at_once[:5] == [True, True, False, True, True]
     assert 5 < len(at_once) < len(steps)  # in the end there are few
     monkeypatch.setattr(slot_row, "MANY", 1_000)
     game, one_by_one = played()
-    assert game._common_shape is None
+    assert game._common_rows is None
     jax.tree.map(np.testing.assert_array_equal, steps, one_by_one)

@@ -14,7 +14,7 @@ import socket
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -211,20 +211,14 @@ class _Running:
         return f"{call} of the episode of seed {self.seed}{joint} {what}"
 
 
-class _Rows:
-    """Results of `n` games, a row each of arrays `[n, ...]`."""
-
-    def __init__(self, num_games: int, empty: Callable[..., np.ndarray]) -> None:
-        self.columns: list[np.ndarray] = []
-        self._num_games, self._empty = num_games, empty
-
-    def write(self, place: int, parts: Sequence[np.ndarray]) -> None:
-        """Copy one game's arrays."""
-        if not self.columns:
-            self.columns = [self._empty((self._num_games, *x.shape), x.dtype) for x in parts]
-        for column, part in zip(self.columns, parts, strict=True):
-            if part.size:
-                column[place] = part
+def _stack(
+    parts: Sequence[Sequence[np.ndarray]], empty: Callable[..., np.ndarray]
+) -> Iterator[np.ndarray]:
+    """Stack arrays of `n` games, the same ones of each, to arrays `[n, ...]`."""
+    for rows in zip(*parts, strict=True):
+        column = empty((len(rows), *rows[0].shape), rows[0].dtype)
+        column[...] = rows
+        yield column
 
 
 class Games:
@@ -252,18 +246,14 @@ class Games:
         Raises:
             GameError: If a game raised an exception.
         """
-        frames, outcomes = (_Rows(len(request.numbers), empty) for _ in range(2))
-        finals: dict[int, Frame] = {}
-        for place in range(len(request.numbers)):
-            frame, outcome, final = self._play_one(request, place)
-            frames.write(place, frame)
-            if outcome is not None:
-                outcomes.write(place, outcome)
-            if final is not None:
-                finals[place] = final
+        played = [self._play_one(request, place) for place in range(len(request.numbers))]
+        frames, outcomes, finals = zip(*played, strict=True)
         self._marks[0] = DONE
-        outcome = GameStep(*outcomes.columns) if outcomes.columns else None
-        return Answer(Frame(*frames.columns), outcome, finals)
+        return Answer(
+            Frame(*_stack(frames, empty)),
+            None if request.actions is None else GameStep(*_stack(outcomes, empty)),
+            {place: final for place, final in enumerate(finals) if final is not None},
+        )
 
     def _play_one(
         self, request: Request, place: int

@@ -1,13 +1,13 @@
 """PettingZoo environments as games over a fixed axis of slots: one for each possible agent."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
-from jaxmarl_envs.adapters.incoming.host_worker import GameStep
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, flags, numbers
+from jaxmarl_envs.adapters.incoming.host_worker import GameStep, all_true, any_true
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Slots, flag, flags, numbers
 
 # Of how many lists of agents the slots are remembered: the same ones come again at every step.
 MOST_KNOWN = 64
@@ -30,7 +30,7 @@ class PettingZooGame(SlotGame):
         own = {a: (env.observation_space(a), env.action_space(a)) for a in agents}
         super().__init__(env, agents, read_spaces(own, flatten, joint), horizon)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
-        self._known_slots: dict[tuple[Any, ...], np.ndarray] = {}  # by agents in their order
+        self._known_slots: dict[tuple[Any, ...], Slots] = {}  # by agents in their order
 
     @property
     def own_name(self) -> str:
@@ -40,11 +40,11 @@ class PettingZooGame(SlotGame):
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         before = self._alive
         self._play(action, outcome)
-        ended = outcome.terminated | outcome.truncated
-        for slot in np.flatnonzero(before & ~ended & ~self._alive):
+        left = before & ~(outcome.terminated | outcome.truncated | self._alive)
+        if any_true(left):
             raise ValueError(
-                f"agent {self.names[slot]!r} left the environment and is neither terminated nor "
-                "truncated"
+                f"agent {self.names[left.argmax()]!r} left the environment and is neither "
+                "terminated nor truncated"
             )
 
     def _play(self, action: np.ndarray, outcome: GameStep) -> None:
@@ -57,20 +57,14 @@ class PettingZooGame(SlotGame):
             )
         return self._slots[agent]
 
-    def _slots_of(self, agents: Iterable[Any]) -> np.ndarray:
-        """Return which slots hold one of `agents`, `[A]` bool."""
-        found = np.zeros(len(self.names), bool)
-        found[self._slots_in_order(agents)] = True
-        return found
-
-    def _slots_in_order(self, agents: Iterable[Any]) -> np.ndarray:
-        """Return the slot of each of `agents`, in their order, `[agents]` int."""
+    def _slots_of(self, agents: Iterable[Any]) -> Slots:
+        """Return the slots of `agents`, in their order."""
         agents = tuple(agents)
         known = self._known_slots.get(agents)
         if known is None:
             if len(self._known_slots) == MOST_KNOWN:
                 self._known_slots.clear()
-            known = np.array([self._slot(agent) for agent in agents], int)
+            known = Slots.of([self._slot(agent) for agent in agents], len(self.names))
             self._known_slots[agents] = known
         return known
 
@@ -84,36 +78,46 @@ class ParallelGame(PettingZooGame):
 
     def _begin(self, seed: int) -> None:
         observations, infos = self.env.reset(seed=seed)
-        self._alive = self._slots_of(self.env.agents)
+        self._alive = self._slots_of(self.env.agents).held
         self._look(observations, infos)
 
     def _play(self, action: np.ndarray, outcome: GameStep) -> None:
-        acting, slots = self._acting.tolist(), self._slots
-        who = [agent for agent in self.env.agents if acting[self._slot(agent)]]
-        own = self._own_all(action, [slots[agent] for agent in who])
-        actions = dict(zip(who, own, strict=True))
+        who: Sequence[Any] = tuple(self.env.agents)
+        slots = self._slots_of(who)
+        numbered = slots.numbers
+        if not all_true(self._acting[slots.where]):
+            acting = self._acting.tolist()
+            who = [agent for agent, slot in zip(who, numbered, strict=True) if acting[slot]]
+            numbered = [slot for slot in numbered if acting[slot]]
+        actions = dict(zip(who, self._own_all(action, numbered), strict=True))
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
-        outcome.reward[self._slots_in_order(rewards)] = numbers(rewards)
+        outcome.reward[self._slots_of(rewards).where] = numbers(rewards)
         ended = np.zeros(len(self.names), bool)
         both = (
             ("terminated", terminations, outcome.terminated),
             ("truncated", truncations, outcome.truncated),
         )
         for name, told, edges in both:
-            flagged = np.zeros(len(self.names), bool)
-            flagged[self._slots_in_order(told)] = flags(name, told)
-            edges[:] = flagged & self._alive
-            ended |= flagged
-        for slot, info in zip(self._slots_in_order(infos).tolist(), infos.values(), strict=True):
-            if info:
-                self._note(slot, info, outcome)
-        self._alive = self._slots_of(self.env.agents) & ~ended
+            raised = flags(name, told)
+            slots = self._slots_of(told)
+            if any_true(raised):
+                flagged = np.zeros(len(self.names), bool)
+                flagged[slots.where] = raised
+                edges[...] = flagged & self._alive
+                ended |= flagged
+        slots = self._slots_of(infos)
+        if any(infos.values()):
+            for slot, info in zip(slots.numbers, infos.values(), strict=True):
+                if info:
+                    self._note(slot, info, outcome)
+        self._alive = self._slots_of(self.env.agents).held & ~ended
         self._look(observations, infos)
 
     def _look(self, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
-        self._acting = self._alive & self._slots_of(observations)
-        own_infos = [infos.get(agent) for agent in observations]
-        self._show_all(self._slots_in_order(observations), list(observations.values()), own_infos)
+        slots = self._slots_of(observations)
+        self._acting = self._alive & slots.held
+        own_infos = list(map(infos.get, observations))
+        self._show_all(slots, list(observations.values()), own_infos)
 
 
 class AECGame(PettingZooGame):
@@ -141,10 +145,10 @@ class AECGame(PettingZooGame):
         slot = self._slot(env.agent_selection)
         self._acted.add(env.agent_selection)
         env.step(self._own(action, slot))
-        outcome.reward[self._slots_in_order(env.rewards)] = numbers(env.rewards)
+        outcome.reward[self._slots_of(env.rewards).where] = numbers(env.rewards)
         while env.agents and self._is_over(env.agent_selection):
             self._remove(env.agent_selection, outcome)
-        gone = self._alive & ~self._slots_of(env.agents)
+        gone = self._alive & ~self._slots_of(env.agents).held
         for slot in np.flatnonzero(gone & ~outcome.terminated & ~outcome.truncated):
             self._note_end(self.names[slot], outcome)
         if env.agents:
@@ -175,8 +179,8 @@ class AECGame(PettingZooGame):
 
     def _look(self) -> None:
         env = self.env
-        self._alive = self._slots_of(env.agents)
-        self._acting = self._slots_of([env.agent_selection] if env.agents else [])
+        self._alive = self._slots_of(env.agents).held
+        self._acting = self._slots_of([env.agent_selection] if env.agents else []).held
         for agent in env.agents:
             slot = self._slot(agent)
             acts = agent == env.agent_selection

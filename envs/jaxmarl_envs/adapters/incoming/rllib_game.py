@@ -133,13 +133,13 @@ class MultiAgentGame(SlotGame):
         self._look(seen, infos)
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
-        acting = self._acting.tolist()
-        who = {agent: slot for agent, slot in self._slots.items() if acting[slot]}
+        slots, acting = self._slots, self._acting.tolist()
+        who = {agent: slot for agent, slot in slots.items() if acting[slot]}
         actions = dict(zip(who, self._own_all(action, who.values()), strict=True))
         seen, rewards, terminateds, truncateds, infos = self._raw.step(actions)
         paid = [0.0] * len(self.names)
         for agent, reward in rewards.items():
-            slot = self._slots.get(agent)
+            slot = slots.get(agent)
             if reward is None:
                 continue
             own = reward if type(reward) is float else number(agent, reward)
@@ -149,13 +149,13 @@ class MultiAgentGame(SlotGame):
                 self._warn_of_loss(agent, own)
         outcome.reward[...] = paid
         for agent, info in infos.items():
-            if agent in self._slots:
-                self._note(self._slots[agent], info, outcome)
+            if agent in slots:
+                self._note(slots[agent], info, outcome)
         ended = self._note_ends(terminateds, truncateds, outcome)
         for agent, slot in ended.items():
             if agent in seen:
                 self._show(slot, seen[agent], infos.get(agent), acts=False)
-            del self._slots[agent]
+            del slots[agent]
         if _flag(terminateds, ALL) or _flag(truncateds, ALL):
             seen = {}
         else:
@@ -252,12 +252,13 @@ class MultiAgentGame(SlotGame):
             alive = np.zeros(len(self.names), bool)
             alive[list(slots)] = True
             self._living = slots, alive
-        self._alive, self._acting = self._living[1], np.zeros(len(self.names), bool)
-        for agent, row in seen.items():
+        acting = np.zeros(len(self.names), bool)
+        for agent, own in seen.items():
             slot = self._slots.get(agent)
             if slot is not None:
-                self._acting[slot] = True
-                self._rows[slot].show(row, infos.get(agent), acts=True)
+                acting[slot] = True
+                self._rows[slot].show(own, infos.get(agent), True)
+        self._alive, self._acting = self._living[1], acting
 
 
 def kind_of(agent: Hashable, kinds: Mapping[str, Any]) -> str | None:

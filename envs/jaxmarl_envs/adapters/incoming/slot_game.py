@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep, all_true, any_true
-from jaxmarl_envs.adapters.incoming.slot_row import MANY, SlotRow, Spaces, shape_of_all, stack
+from jaxmarl_envs.adapters.incoming.slot_row import MANY, SlotRow, Spaces, rows_in_common, stack
 
 # Infos that are no metrics, and names of numbers that every log has.
 NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
@@ -35,6 +35,24 @@ class Told(NamedTuple):
     strays: set[Any]  # agents that observe numbers outside their spaces
     losers: set[Any]  # agents whose rewards are lost
     metrics: set[str]  # names of numbers in infos
+
+
+class Slots(NamedTuple):
+    """Slots of some agents, in the order of these."""
+
+    numbers: list[int]
+    where: slice | np.ndarray  # the same, as an index of arrays over all slots
+    held: np.ndarray  # [A] bool: which slots these are
+
+    @classmethod
+    def of(cls, numbers: list[int], num_slots: int) -> "Slots":
+        """Make them of their numbers, each of which is less than `num_slots`."""
+        held = np.zeros(num_slots, bool)
+        held[numbers] = True
+        held.flags.writeable = False
+        run = slice(numbers[0], numbers[0] + len(numbers)) if numbers else slice(0, 0)
+        is_run = numbers == list(range(run.start, run.stop))
+        return cls(numbers, run if is_run else np.array(numbers), held)
 
 
 class SlotGame:
@@ -78,7 +96,7 @@ class SlotGame:
             SlotRow(space, self._features[i], self._legal[i], exists, self.layout.starts)
             for i, (space, exists) in enumerate(zip(self.spaces, self.layout.exists, strict=True))
         ]
-        self._common_shape = shape_of_all(self._rows, self._features)
+        self._common_rows = rows_in_common(self._rows, self._features)
         firsts = [getattr(space, "first_option", None) for space in self.spaces]
         self._first_options = None if None in firsts else firsts
         self._alive = np.zeros(len(self.names), bool)
@@ -266,17 +284,17 @@ class SlotGame:
         self._rows[slot].show(seen, info, acts)
 
     def _show_all(
-        self, slots: np.ndarray, seen: Sequence[Any], infos: Sequence[Mapping[str, Any] | None]
+        self, slots: Slots, seen: Sequence[Any], infos: Sequence[Mapping[str, Any] | None]
     ) -> None:
         """Fill the rows of `k` slots in with what their agents observe, whether or not they act."""
-        if self._common_shape is not None and len(slots) >= MANY:
-            features = stack(seen, self._common_shape)
-            if features is not None and not any(info and MASK in info for info in infos):
-                self._features[slots] = features.reshape(-1, *self._features.shape[1:])
-                self._legal[slots] = self.layout.exists[slots]
+        numbers, where, _ = slots
+        if self._common_rows is not None and len(numbers) >= MANY:
+            has_masks = any(infos) and any(info and MASK in info for info in infos)
+            if not has_masks and stack(seen, self._common_rows, where):
+                self._legal[where] = self.layout.exists[where]
                 return
-        acting = self._acting[slots].tolist()
-        for row in zip(slots.tolist(), seen, infos, acting, strict=True):
+        acting = self._acting[where].tolist()
+        for row in zip(numbers, seen, infos, acting, strict=True):
             self._show(*row)
 
     def _own_all(self, action: np.ndarray, slots: Iterable[int]) -> list[Any]:
@@ -322,18 +340,18 @@ def number(agent: Any, value: Any) -> float:
 
 def numbers(rewards: Mapping[Any, Any]) -> Any:
     """Read the rewards of several agents as `number` does, `[agents]`."""
-    values = list(rewards.values())
+    values = rewards.values()
     if set(map(type, values)) <= _PLAIN_NUMBERS:
-        return np.array(values, np.float32)
+        return np.fromiter(values, np.float32, len(values))
     return [number(agent, value) for agent, value in rewards.items()]
 
 
-def flags(name: str, told: Mapping[Any, Any]) -> Any:
-    """Read a flag of several agents as `flag` does, `[agents]`."""
-    values = list(told.values())
+def flags(name: str, told: Mapping[Any, Any]) -> np.ndarray:
+    """Read a flag of several agents as `flag` does, `[agents]` bool."""
+    values = told.values()
     if set(map(type, values)) <= _PLAIN_FLAGS:
-        return np.array(values, bool)
-    return [flag(agent, name, value) for agent, value in told.items()]
+        return np.fromiter(values, bool, len(values))
+    return np.array([flag(agent, name, value) for agent, value in told.items()], bool)
 
 
 def flag(agent: Any, name: str, value: Any) -> bool:

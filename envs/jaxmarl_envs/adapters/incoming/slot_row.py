@@ -80,8 +80,9 @@ class SlotRow:
         self._plain: np.ndarray | None = None
         if isinstance(spaces, AgentSpaces) and spaces.is_plain and self._features.data.contiguous:
             self._plain = self._features.reshape(spaces.own_observation.shape)
-            self._masked = spaces.masked
+            self._shape, self._masked = self._plain.shape, spaces.masked
             self._options = legal[: spaces.num_options]
+            self._mask_shape = self._options.shape
 
     @property
     def own_shape(self) -> tuple[int, ...] | None:
@@ -121,13 +122,13 @@ class SlotRow:
                     break
         else:
             mask = info.get(MASK) if info else None
-        if type(seen) is not np.ndarray or seen.shape != row.shape:
+        if type(seen) is not np.ndarray or seen.shape != self._shape:
             return False
         if seen.dtype.kind not in _NUMBERS:
             return False
         if mask is None:
             self._legal[...] = self._exists
-        elif type(mask) is not np.ndarray or mask.shape != self._options.shape:
+        elif type(mask) is not np.ndarray or mask.shape != self._mask_shape:
             return False
         else:
             entries = set(mask.tolist())
@@ -138,25 +139,38 @@ class SlotRow:
         return True
 
 
-def shape_of_all(rows: Sequence[SlotRow], features: np.ndarray) -> tuple[int, ...] | None:
-    """Return the shape of observations where many agents have one, and fill their rows; else None.
+def rows_in_common(rows: Sequence[SlotRow], features: np.ndarray) -> np.ndarray | None:
+    """Return a view of `features`, `[A, *shape]`, where many agents observe arrays of one shape.
 
     Args:
         rows: of all slots.
         features: of all slots, `[A, ...]`.
+
+    Returns:
+        None where agents are few, their shapes differ, or they do not fill their rows.
     """
     shapes = {row.own_shape for row in rows}
     shape = shapes.pop()
     if len(rows) < MANY or shapes or shape is None or math.prod(shape) != features[0].size:
         return None
-    return shape
+    return features.reshape(-1, *shape)
 
 
-def stack(seen: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray | None:
-    """Stack observations as float32; None where one is no array of the shape."""
-    if not all(type(own) is np.ndarray and own.shape == shape for own in seen):
-        return None
+def stack(seen: Sequence[Any], rows: np.ndarray, where: slice | np.ndarray) -> bool:
+    """Write observations into `rows[where]`; return False where one is no array that fits.
+
+    Rows may have been written to then.
+    """
+    shape = rows.shape[1:]
+    # Where others have another shape than the first one, NumPy raises a ValueError.
+    if set(map(type, seen)) != {np.ndarray} or seen[0].shape != shape:
+        return False
+    is_view = isinstance(where, slice)
+    found = rows[where] if is_view else np.empty((len(seen), *shape), rows.dtype)
     try:
-        return np.array(seen, np.float32)
+        found[...] = seen
     except (ValueError, TypeError):
-        return None
+        return False
+    if not is_view:
+        rows[where] = found
+    return True
