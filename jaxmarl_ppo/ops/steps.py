@@ -28,6 +28,7 @@ def scan_steps(
     carry: Carry,
     entries: PyTree,
     reverse: bool = False,
+    unroll: int = 1,
 ) -> tuple[Carry, PyTree]:
     """Scan over steps, as `jax.lax.scan`.
 
@@ -37,12 +38,13 @@ def scan_steps(
         carry: `[E, ...]` leaves.
         entries: `[T, ...]` leaves.
         reverse: from the last step to the first.
+        unroll: steps within an iteration of the compiled loop.
 
     Returns:
         The final carry, and results `[T, E, ...]`.
     """
     if not tuning().packs:
-        return jax.lax.scan(body, carry, entries, reverse=reverse)
+        return jax.lax.scan(body, carry, entries, reverse=reverse, unroll=unroll)
 
     apart = tuning().rows_last
 
@@ -52,7 +54,7 @@ def scan_steps(
         # Elsewhere a second constraint, beside the initial one, costs another copy.
         return _narrow_envs_last(carry) if apart else carry, stored
 
-    carry, stored = jax.lax.scan(storing, carry, entries, reverse=reverse)
+    carry, stored = jax.lax.scan(storing, carry, entries, reverse=reverse, unroll=unroll)
     return carry, stored if apart else unpack(stored)
 
 

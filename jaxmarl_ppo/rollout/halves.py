@@ -69,6 +69,7 @@ def scan_halves(
         half_step,
         ((first, begin(first, entry), entry), second),
         (next_entries, jnp.arange(1, num_steps + 1)),
+        unroll=2,  # halves then change places in the loop without being copied
     )
     carry = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), first, second)
     return carry, jax.tree.map(lambda x: x.reshape(num_steps // 2, -1, *x.shape[2:]), results)

@@ -8,7 +8,6 @@ Of an episode longer than its state remembers, nothing but the game itself knows
 goes on, but where another process takes it up, such as a resumed run, it begins anew.
 """
 
-import functools
 import os
 import warnings
 from collections.abc import Callable
@@ -20,14 +19,14 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.adapters.incoming.host_batch import Batch
+from jaxmarl_envs.adapters.incoming.host_call import call_host
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
 from jaxmarl_envs.adapters.incoming.host_steps import Steps
-from jaxmarl_envs.adapters.incoming.host_worker import Game
+from jaxmarl_envs.adapters.incoming.host_worker import Frame, Game, GameStep
 from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.core import Ahead, MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Space
-from jaxmarl_envs.user_code import HostEnvironmentError
 
 # How many steps of an episode its state remembers, so that it can be played again: where no horizon
 # is known, and at most where it is the environment's own.
@@ -151,7 +150,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def reset_env(self, key: jax.Array, params: tuple[()]) -> tuple[Observation, HostState]:
         """Begin an episode with a seed from the key."""
         seed = _draw_seed(key)
-        obs = Observation(*self._call(self._reset_games, self._frame(), seed))
+        obs = Observation(*call_host(self.pool.reset, 0, self._frame(), seed))
         return obs, self._begun(seed, obs)
 
     def step_env(
@@ -278,39 +277,18 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         """
         seed, more = seed_and_more[:1], seed_and_more[1:]
         results = (*self._frame(), *self._outcome(), *self._frame())
-        found = self._call(function, results, _packed(state, played, *seed), state.past, *more)
-        metrics = self._metrics(found[7])
-        return Observation(*found[:4]), found[4:7], Observation(*found[8:]), metrics
+        asked = _packed(state, played, *seed)
+        found = call_host(function, 1, results, asked, state.past, *more)
+        outcome, metrics = (found[4], found[5], found[6]), self._metrics(found[7])
+        return Observation(*found[:4]), outcome, Observation(*found[8:]), metrics
 
-    def _call(
-        self,
-        function: Callable[..., Any],
-        results: tuple[jax.ShapeDtypeStruct, ...],
-        *args: jax.Array,
-    ) -> Any:
-        """Call the host once for all environments of a batch."""
-        return jax.pure_callback(function, results, *args, vmap_method="broadcast_all")
+    def _step_games(self, asked: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, ...]:
+        return _flat(self.pool.step(*self._unpacked(asked, past, num_seeds=1)))
 
-    def _reset_games(self, seed: jax.Array) -> tuple[np.ndarray, ...]:
-        return _batched(self.pool.reset, 0, seed)
+    def _step_and_reset_games(self, asked: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, ...]:
+        return _flat(self.pool.step(*self._unpacked(asked, past)))
 
-    def _step_games(self, asked: jax.Array, past: jax.Array) -> tuple[np.ndarray, ...]:
-        return _batched(functools.partial(self._step_pool, num_seeds=1), 1, asked, past)
-
-    def _step_and_reset_games(self, asked: jax.Array, past: jax.Array) -> tuple[np.ndarray, ...]:
-        return _batched(functools.partial(self._step_pool, num_seeds=2), 1, asked, past)
-
-    def _step_ahead_games(self, *args: jax.Array) -> tuple[np.ndarray, ...]:
-        return _batched(self._step_pool_ahead, 1, *args)
-
-    def _step_pool(
-        self, asked: np.ndarray, past: np.ndarray, num_seeds: int
-    ) -> tuple[np.ndarray, ...]:
-        """Step the games of the pool; arrays are `[E, ...]`."""
-        final, outcome, frame = self.pool.step(*self._unpacked(asked, past, num_seeds))
-        return *final, *outcome, *frame
-
-    def _step_pool_ahead(
+    def _step_ahead_games(
         self,
         asked: np.ndarray,
         past: np.ndarray,
@@ -319,13 +297,11 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         past_next: np.ndarray,
     ) -> tuple[np.ndarray, ...]:
         is_wanted, first_next, first = which[0].tolist()
-        steps = self._unpacked(asked, past, 2)._replace(first=first)
-        following = self._unpacked(asked_next, past_next, 2)._replace(first=first_next)
-        ahead = following if is_wanted else None
-        final, outcome, frame = self.pool.step(*steps, ahead=ahead)
-        return *final, *outcome, *frame
+        steps = self._unpacked(asked, past)._replace(first=first)
+        following = self._unpacked(asked_next, past_next)._replace(first=first_next)
+        return _flat(self.pool.step(*steps, ahead=following if is_wanted else None))
 
-    def _unpacked(self, asked: np.ndarray, past: np.ndarray, num_seeds: int) -> Steps:
+    def _unpacked(self, asked: np.ndarray, past: np.ndarray, num_seeds: int = 2) -> Steps:
         """Read what `_packed` has written, `[E, ...]`."""
         seeds, time = asked[:, :num_seeds], asked[:, num_seeds].view(np.int32)
         actions = np.ascontiguousarray(asked[:, num_seeds + 1 :]).reshape(-1, *past.shape[2:])
@@ -352,17 +328,9 @@ def capacity_of(horizon: int | None, declared: int | None) -> int:
     return horizon or min(declared or REMEMBERED, MOST_REMEMBERED)
 
 
-def _batched(function: Callable[..., Any], rank: int, *args: jax.Array) -> tuple[np.ndarray, ...]:
-    """Call a function with one leading axis in place of all but the last `rank` of `args[0]`."""
-    axes = args[0].shape[: args[0].ndim - rank]
-    rows = (np.asarray(x).reshape(-1, *x.shape[len(axes) :]) for x in args)
-    # What is returned is copied at once on a CPU, and on other devices perhaps later.
-    keep = np.asarray if jax.default_backend() == "cpu" else np.copy
-    try:
-        return tuple(keep(x).reshape(*axes, *x.shape[1:]) for x in function(*rows))
-    except KeyboardInterrupt as error:
-        # JAX would turn it into an indistinguishable error.
-        raise HostEnvironmentError("stepping was interrupted", interrupt=error) from None
+def _flat(parts: tuple[Frame, GameStep, Frame]) -> tuple[np.ndarray, ...]:
+    final, outcome, frame = parts
+    return *final, *outcome, *frame
 
 
 def _packed(state: HostState, played: jax.Array, *seed: jax.Array) -> jax.Array:
