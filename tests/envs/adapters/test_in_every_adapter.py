@@ -283,6 +283,25 @@ def test_what_repeats_on_a_new_object_alone_gets_one_for_every_episode(kind):
     assert final.features[0, 0].tolist() == [1.0]
 
 
+def test_in_a_worker_an_environment_s_own_seed_of_the_global_generator_holds():
+    class Seeding(Plan):
+        def begin(self, seed):
+            random.seed(seed)
+
+        def see(self, agent, time):
+            return np.array([random.random()], np.float32)
+
+    bring, make_kind = KINDS["parallel"]
+    env = bring(lambda: make_kind(Seeding()), num_workers=1)
+    seeds, past = np.array([4]), np.zeros((1, env.layout.capacity, env.num_agents), np.int32)
+    seen = [env.pool.reset(seeds).features.copy()]
+    for time in range(3):
+        seen.append(env.pool.step(seeds, np.array([time]), past, past[:, 0])[0].features.copy())
+    env.close()
+    own = random.Random(4)
+    assert np.ravel(seen).tolist() == [np.float32(own.random()) for _ in range(4 * 2)]
+
+
 @EVERY_KIND
 def test_a_replay_that_ends_early_is_told_and_begins_anew(kind):
     class Shrinking(Plan):

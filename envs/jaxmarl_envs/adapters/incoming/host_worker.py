@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.host_channel import Channel, SharedMemory
+from jaxmarl_envs.adapters.incoming.own_randomness import numpy_generator_kept
 from jaxmarl_envs.lifeline import hold
 from jaxmarl_envs.user_code import describe_error, is_ours, own_traceback
 
@@ -237,7 +238,7 @@ class Games:
         self._games: dict[int, _Running] = {}
 
     def play(self, request: Request, empty: Callable[..., np.ndarray] = np.empty) -> Answer:
-        """Play games according to a request; they may leave the global generators in any state.
+        """Play games according to a request; Python's global generator is left as it is then.
 
         Args:
             request: what to play.
@@ -246,7 +247,8 @@ class Games:
         Raises:
             GameError: If a game raised an exception.
         """
-        played = [self._play_one(request, place) for place in range(len(request.numbers))]
+        with numpy_generator_kept():
+            played = [self._play_one(request, place) for place in range(len(request.numbers))]
         frames, outcomes, finals = zip(*played, strict=True)
         self._marks[0] = DONE
         return Answer(

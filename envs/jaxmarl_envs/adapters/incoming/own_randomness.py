@@ -42,11 +42,24 @@ class OwnRandomness:
 
 
 @contextlib.contextmanager
-def generators_kept() -> Iterator[None]:
-    """Restore the global generators after games have taken their turns."""
-    numpy, state = _global.get_bit_generator(), random.getstate()
+def numpy_generator_kept() -> Iterator[None]:
+    """Restore NumPy's global generator after games have taken their turns.
+
+    Nobody else draws from a game's own one then, such as a game that is made later.
+    """
+    numpy = _global.get_bit_generator()
     try:
         yield
     finally:
         _global.set_bit_generator(numpy)
+
+
+@contextlib.contextmanager
+def generators_kept() -> Iterator[None]:
+    """Restore Python's global generator as well, for a process in which others draw from it."""
+    state = random.getstate()
+    try:
+        with numpy_generator_kept():
+            yield
+    finally:
         random.setstate(state)
