@@ -655,6 +655,26 @@ def test_processes_end_with_close_and_with_their_pool():
     assert all(is_gone(pid, patience_s=0.1) for pid in pids)
 
 
+def test_as_many_workers_as_cores_keep_to_one_each(monkeypatch):
+    cores = os.sched_getaffinity(0)
+    if len(cores) < 2:
+        pytest.skip("there is one core")
+    pool = HostPool("leavers", here(Leavers).pool.make_game, num_workers=2)
+    two = sorted(cores)[:2]
+    for allowed, expected in ((two, [{two[0]}, {two[1]}]), ([*two, 999], [cores, cores])):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, allowed=allowed: set(allowed))
+        pool.reset(np.arange(2))
+        assert [_cores_of(pid) for pid in pool.pids] == expected
+        pool.close()
+
+
+def _cores_of(pid):
+    with open(f"/proc/{pid}/status") as file:
+        (found,) = re.findall(r"Cpus_allowed_list:\s*(\S+)", file.read())
+    spans = [list(map(int, span.split("-"))) for span in found.split(",")]
+    return {core for span in spans for core in range(span[0], span[-1] + 1)}
+
+
 # ---- Learning ------------------------------------------------------------------------------------
 
 

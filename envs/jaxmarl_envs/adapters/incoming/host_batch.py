@@ -14,6 +14,7 @@ from jaxmarl_envs.adapters.incoming.host_worker import (
     DONE,
     Answer,
     Failure,
+    Finals,
     Frame,
     GameError,
     GameStep,
@@ -102,15 +103,15 @@ class Batches:
         if request.actions is None:
             if frame is None:
                 raise ValueError("games without actions need seeds to begin with")
-            return Answer(frame, None, {})
+            return Answer(frame, None, None)
         self._times[number] += 1
         self._begin_call(f"a step of a batch of {size}", self._times[number])
         final, outcome = batch.step(request.actions)
-        frame, finals, seeds = final, {}, request.reset_seeds
+        frame, finals, seeds = final, None, request.reset_seeds
         over = [] if seeds is None else np.flatnonzero(~final.alive.any(axis=1)).tolist()
         if seeds is not None and over:
             frame = self._reset(batch, {place: seeds[place] for place in over})
-            finals = {place: Frame(*(part[place] for part in final)) for place in over}
+            finals = Finals(np.array(over), Frame(*(part[over] for part in final)))
             self._times[number] *= 0 not in over
         return Answer(frame, outcome, finals)
 

@@ -8,6 +8,7 @@ seed and the past is replayed.
 import contextlib
 import functools
 import logging
+import os
 import threading
 import warnings
 import weakref
@@ -28,7 +29,13 @@ from jaxmarl_envs.adapters.incoming.host_standings import (
     Standings,
     place_of,
 )
-from jaxmarl_envs.adapters.incoming.host_steps import Begun, Steps, joined, share_of, with_rows
+from jaxmarl_envs.adapters.incoming.host_steps import (
+    Begun,
+    Steps,
+    joined,
+    right_after_step,
+    share_of,
+)
 from jaxmarl_envs.adapters.incoming.host_thread import HostThread
 from jaxmarl_envs.adapters.incoming.host_worker import (
     NOT_BEGUN,
@@ -182,7 +189,7 @@ class HostPool:
     def _finish_steps(self, begun: Begun, steps: Steps) -> tuple[Frame, GameStep, Frame]:
         frame, outcome, finals = self._finish(begun)
         assert outcome is not None
-        final = with_rows(frame, finals)
+        final = right_after_step(frame, finals)
         over = ~np.any(final.alive, axis=-1)
         self._standings.advance(steps.actions, over, steps.reset_seeds, steps.first)
         self._standings.note_actors(frame.agent_mask.copy(), steps.first)
@@ -210,7 +217,8 @@ class HostPool:
         for index, _ in shares:
             if index not in self._workers:
                 cloudpickle = import_extra("cloudpickle", "gymnasium")
-                self._workers[index] = WorkerProcess(cloudpickle.dumps(self._make_games))
+                make_games = cloudpickle.dumps(self._make_games)
+                self._workers[index] = WorkerProcess(make_games, self._core_of(index))
         begun = Begun(steps, request, shares)
         vigil = self._vigil(begun)
         for index, row in shares:
@@ -232,6 +240,12 @@ class HostPool:
                 raise self._error(answer)
             parts.append(answer)
         return joined(parts, [row for _, row in begun.shares], self.num_workers)
+
+    def _core_of(self, index: int) -> int | None:
+        """Return the core that a worker keeps to, where there is one for each of several."""
+        # Woken by the same process one after the other, they would often be put on its own core.
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        return cores[index] if self.num_workers == len(cores) > 1 else None
 
     @contextlib.contextmanager
     def _telling_of_ends(self, index: int) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """One worker process of a pool: started, asked, and ended."""
 
+import contextlib
 import mmap
 import os
 import socket
@@ -38,12 +39,13 @@ class WorkerProcess:
 
     Args:
         make_games: a function that makes `Games` or `Batches` of a mark, pickled.
+        core: the CPU core that it keeps to; None for any.
 
     Attributes:
         marks: a number, the call that the process is in; see `host_worker.Games`.
     """
 
-    def __init__(self, make_games: bytes) -> None:
+    def __init__(self, make_games: bytes, core: int | None = None) -> None:
         self._make_games: bytes | None = make_games
         own, theirs = socket.socketpair()
         arrays = shared_file(), shared_file()
@@ -60,6 +62,9 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **_VARIABLES},
             )
+        if core is not None:
+            with contextlib.suppress(OSError):  # where the system does not allow it
+                os.sched_setaffinity(self.pid, {core})
 
     @property
     def pid(self) -> int:

@@ -72,25 +72,8 @@ class Standings(Protocol):
         ...
 
 
-@dataclass
-class _Standing:
-    """Position of a game in its episode."""
-
-    number: int
-    seed: int
-    time: int
-    past: np.ndarray | None = None  # [capacity, A, ...], packed, of which `time` rows count
-    acting: np.ndarray | None = None  # [A] bool, the agents that must act
-
-    def is_at(self, seed: int, time: int, past: np.ndarray) -> bool:
-        if self.seed != seed or self.time != time:
-            return False
-        # For a few numbers five times as fast as comparing them as arrays.
-        return self.past is None or self.past[:time].tobytes() == past[:time].tobytes()
-
-
 class SeparateStandings:
-    """Games that are stepped each by itself.
+    """Games that are stepped each by itself, two at a place in a batch, of which one is the latest.
 
     Args:
         warn: warns that an episode of so many steps is remembered only up to a step.
@@ -98,71 +81,119 @@ class SeparateStandings:
 
     def __init__(self, warn: Callable[[int, int], None]) -> None:
         self._warn = warn
-        self._standings: dict[int, list[_Standing]] = {}  # by place, the latest first
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all games."""
+        self._latest = np.zeros(0, int)  # [places]: 0 or 1
+        # Of both games of every place, [2, places, ...]; the past as in `_Batch`.
+        self._is_known = np.zeros((KEPT, 0), bool)
+        self._seeds, self._times = np.zeros((2, KEPT, 0), np.int64)
+        self._past: np.ndarray | None = None
+        self._acting: np.ndarray | None = None
 
     def begin(self, seeds: np.ndarray) -> Asked:
         """Take a game of every place."""
+        places = self._places(0, len(seeds))
+        self._take(places, seeds, np.zeros(len(seeds), int))
         replays = {place: (seed, np.empty(0)) for place, seed in enumerate(seeds.tolist())}
-        numbers = [self._take(place, seed).number for place, (seed, _) in replays.items()]
-        return Asked(numbers, replays)
+        return Asked(self._numbers(places), replays)
 
     def find(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray, first: int = 0) -> Asked:
         """Find the games that stand at these steps, and have others play up to them."""
-        numbers, replays = [], {}
-        for row, (seed, time) in enumerate(zip(seeds.tolist(), times.tolist(), strict=True)):
-            standing = self._find(first + row, seed, time, past[row])
-            if standing is None:
-                standing = self._take(first + row, seed, time)
-                replays[row] = (seed, _to_replay(time, past[row], self._warn))
-            if standing.past is None:
-                standing.past = past[row].copy()
-            numbers.append(standing.number)
-        return Asked(numbers, replays)
+        places = self._places(first, len(seeds))
+        self._past = _with_room(self._past, len(self._latest), past)
+        latest = self._latest[places]
+        ready = self._are_at(latest, places, seeds, times, past)
+        replays = {}
+        if not ready.all():
+            returns = ~ready & self._are_at(1 - latest, places, seeds, times, past)
+            self._latest[places] = np.where(returns, 1 - latest, latest)
+            lost = np.flatnonzero(~(ready | returns))
+            self._take(places[lost], seeds[lost], times[lost])
+            self._past[self._latest[places[lost]], places[lost]] = past[lost]
+            for row in lost.tolist():
+                replay = _to_replay(int(times[row]), past[row], self._warn)
+                replays[row] = int(seeds[row]), replay
+        return Asked(self._numbers(places), replays)
 
     def advance(
         self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None, first: int = 0
     ) -> None:
         """Note a step of every place's latest game."""
-        for row, action in enumerate(actions):
-            standing = self._standings[first + row][0]
-            assert standing.past is not None
-            if standing.time < len(standing.past):
-                standing.past[standing.time] = action
-            standing.time += 1
-            if fresh is not None and over[row]:
-                standing.seed, standing.time = int(fresh[row]), 0
+        places = self._places(first, len(actions))
+        games = self._latest[places], places
+        times = self._times[games]
+        assert self._past is not None
+        remembered = np.flatnonzero(times < self._past.shape[2])
+        self._past[games[0][remembered], places[remembered], times[remembered]] = actions[
+            remembered
+        ]
+        self._times[games] = times + 1
+        if fresh is not None and over.any():
+            self._times[games] = np.where(over, 0, times + 1)
+            self._seeds[games] = np.where(over, fresh, self._seeds[games])
 
     def note_actors(self, acting: np.ndarray, first: int = 0) -> None:
         """Note the actors of every place's latest game."""
-        for row, own in enumerate(acting):
-            self._standings[first + row][0].acting = own
+        places = self._places(first, len(acting))
+        self._acting = _with_room(self._acting, len(self._latest), acting)
+        self._acting[self._latest[places], places] = acting
 
     def latest(self, place: int) -> Call:
         """Return where a place's latest game stands."""
-        standing = self._standings[place][0]
-        return Call(standing.seed, standing.time, standing.acting)
+        game = self._latest[place], place
+        acting = None if self._acting is None else self._acting[game]
+        return Call(int(self._seeds[game]), int(self._times[game]), acting)
 
-    def forget(self) -> None:
-        """Forget all games."""
-        self._standings.clear()
+    def _places(self, first: int, num_games: int) -> np.ndarray:
+        """Return consecutive places, and make room for them."""
+        missing = first + num_games - len(self._latest)
+        if missing > 0:
+            self._latest = np.pad(self._latest, (0, missing))
+            more = ((0, 0), (0, missing))
+            self._is_known = np.pad(self._is_known, more)
+            self._seeds, self._times = np.pad(self._seeds, more), np.pad(self._times, more)
+        return np.arange(first, first + num_games)
 
-    def _find(self, place: int, seed: int, time: int, past: np.ndarray) -> _Standing | None:
-        """Find a place's game that stands at this step of this episode, and make it the latest."""
-        standings = self._standings.get(place, [])
-        for standing in standings:
-            if standing.is_at(seed, time, past):
-                standings.remove(standing)
-                standings.insert(0, standing)
-                return standing
-        return None
+    def _numbers(self, places: np.ndarray) -> list[int]:
+        return (KEPT * places + self._latest[places]).tolist()
 
-    def _take(self, place: int, seed: int, time: int = 0) -> _Standing:
-        """Choose a place's game to be reset: a new one, or the one that has waited longest."""
-        standings = self._standings.setdefault(place, [])
-        full = len(standings) == KEPT
-        number = standings.pop().number if full else KEPT * place + len(standings)
-        standings.insert(0, _Standing(number, seed, time))
-        return standings[0]
+    def _are_at(
+        self,
+        which: np.ndarray,
+        places: np.ndarray,
+        seeds: np.ndarray,
+        times: np.ndarray,
+        past: np.ndarray,
+    ) -> np.ndarray:
+        """Return of which places the game `which [E]` stands as asked for, `[E]` bool."""
+        games = which, places
+        found = self._is_known[games] & (self._seeds[games] == seeds)
+        found &= self._times[games] == times
+        longest = _longest(times, past)
+        if not longest or not found.any():
+            return found
+        assert self._past is not None
+        return found & _is_same(self._past[which, places, :longest], past[:, :longest], times)
+
+    def _take(self, places: np.ndarray, seeds: np.ndarray, times: np.ndarray) -> None:
+        """Choose a game of each place to be reset: a new one, or the one that waits for longer."""
+        latest = self._latest[places]
+        latest = np.where(self._is_known[latest, places], 1 - latest, latest)
+        self._latest[places] = latest
+        self._is_known[latest, places] = True
+        self._seeds[latest, places], self._times[latest, places] = seeds, times
+
+
+def _with_room(array: np.ndarray | None, num_places: int, rows: np.ndarray) -> np.ndarray:
+    """Make an array `[2, places, ...]` of the kind of `rows [E, ...]`, or enlarge it."""
+    if array is None:
+        return np.zeros((KEPT, num_places, *rows.shape[1:]), rows.dtype)
+    missing = num_places - array.shape[1]
+    if not missing:
+        return array
+    return np.pad(array, ((0, 0), (0, missing), *((0, 0),) * (array.ndim - 2)))
 
 
 @dataclass
@@ -178,12 +209,10 @@ class _Batch:
     def are_at(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray) -> np.ndarray:
         """Return which games stand as they are asked for, `[E]` bool."""
         found = (self.seeds == seeds) & (self.times == times)
-        longest = min(int(times.max()), past.shape[1])
+        longest = _longest(times, past)
         if self.past is None or not longest or not found.any():
             return found
-        same = self.past[:, :longest] == past[:, :longest]
-        counts = np.arange(longest) < times[:, None]
-        return found & (same.reshape(*counts.shape, -1).all(axis=2) | ~counts).all(axis=1)
+        return found & _is_same(self.past[:, :longest], past[:, :longest], times)
 
 
 class BatchStandings:
@@ -275,6 +304,17 @@ class BatchStandings:
         self._latest = _Batch(number, seeds.copy(), times.astype(int))
         batches.insert(0, self._latest)
         return self._latest
+
+
+def _longest(times: np.ndarray, past: np.ndarray) -> int:
+    """Return how many steps of `past [E, capacity, ...]` count at most."""
+    return min(int(times.max(initial=0)), past.shape[1])
+
+
+def _is_same(own: np.ndarray, past: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return where two pasts `[E, T, ...]` are the same up to `times [E]`, `[E]` bool."""
+    counts = np.arange(own.shape[1]) < times[:, None]
+    return ((own == past).reshape(*counts.shape, -1).all(axis=2) | ~counts).all(axis=1)
 
 
 def _to_replay(time: int, past: np.ndarray, warn: Callable[[int, int], None]) -> np.ndarray:

@@ -1,11 +1,11 @@
 """Steps of many games as requests to processes: shared out among them, and answers joined."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmarl_envs.adapters.incoming.host_worker import Answer, Frame, Request
+from jaxmarl_envs.adapters.incoming.host_worker import Answer, Finals, Frame, Request
 
 
 class Steps(NamedTuple):
@@ -86,23 +86,29 @@ def joined(parts: Sequence[Answer], firsts: Sequence[int], num_workers: int) -> 
                 column[first::num_workers] = own
         return type(rows[0])(*whole)
 
-    finals = {
-        row * num_workers + first: final
-        for first, part in zip(firsts, parts, strict=True)
-        for row, final in part.finals.items()
-    }
     outcomes = [part.outcome for part in parts if part.outcome is not None]
+    finals = [
+        (part.finals.places * num_workers + first, part.finals.frame)
+        for first, part in zip(firsts, parts, strict=True)
+        if part.finals is not None
+    ]
     return Answer(
-        join([part.frame for part in parts]), join(outcomes) if outcomes else None, finals
+        join([part.frame for part in parts]),
+        join(outcomes) if outcomes else None,
+        Finals(
+            np.concatenate([places for places, _ in finals]),
+            Frame(*map(np.concatenate, zip(*(frame for _, frame in finals), strict=True))),
+        )
+        if finals
+        else None,
     )
 
 
-def with_rows(frame: Frame, rows: Mapping[int, Frame]) -> Frame:
-    """Replace the rows of some games, `[A, ...]` each."""
-    if not rows:
+def right_after_step(frame: Frame, finals: Finals | None) -> Frame:
+    """Return what all games saw right after a step, from what they see now."""
+    if finals is None:
         return frame
-    frame = Frame(*map(np.copy, frame))
-    for place, own in rows.items():
-        for column, row in zip(frame, own, strict=True):
-            column[place] = row
-    return frame
+    after = Frame(*map(np.copy, frame))
+    for column, rows in zip(after, finals.frame, strict=True):
+        column[finals.places] = rows
+    return after

@@ -93,18 +93,30 @@ class Request(NamedTuple):
     reset_seeds: list[int] | None  # n: reset with these where an episode ends
 
 
+class Finals(NamedTuple):
+    """What all slots saw right after a step, of the `k` games in which they see something else now.
+
+    Attributes:
+        places: `[k]` int, of these games in their request.
+        frame: arrays have a leading axis `k`.
+    """
+
+    places: np.ndarray
+    frame: Frame
+
+
 class Answer(NamedTuple):
     """What `n` games have played; arrays have a leading axis `n`.
 
     Attributes:
         frame: what all slots see in which others live by now, and after resets.
         outcome: what the step brought; None where episodes have only been begun.
-        finals: by place, what all slots saw right after the step, where that differs.
+        finals: None where no game has any.
     """
 
     frame: Frame
     outcome: GameStep | None
-    finals: dict[int, Frame]
+    finals: Finals | None
 
 
 class Failure(NamedTuple):
@@ -251,10 +263,13 @@ class Games:
             played = [self._play_one(request, place) for place in range(len(request.numbers))]
         frames, outcomes, finals = zip(*played, strict=True)
         self._marks[0] = DONE
+        places = [place for place, final in enumerate(finals) if final is not None]
         return Answer(
             Frame(*_stack(frames, empty)),
             None if request.actions is None else GameStep(*_stack(outcomes, empty)),
-            {place: final for place, final in enumerate(finals) if final is not None},
+            Finals(np.array(places), Frame(*_stack([finals[place] for place in places], empty)))
+            if places
+            else None,
         )
 
     def _play_one(
