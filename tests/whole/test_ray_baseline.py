@@ -495,7 +495,7 @@ def test_all_sides_train_in_turn_and_share_the_time(monkeypatch):
     monkeypatch.setattr(compare_ray, "run_side", fake_side)
     tuned = {"env_steps_per_s": 1.0, "error": None, "settings": {"num_envs": 77}}
     tuning = tried_on(machine_of(2), crypto=[tuned])
-    found = compare_ray.compare(["crypto"], 2, 80.0, 5, tuning)["scenarios"]["crypto"]
+    found = compare_ray.compare(["crypto"], 2, 100.0, 5, tuning)["scenarios"]["crypto"]
     assert [row[:2] for row in asked] == [(s, k) for k in (5, 6) for s in SIDES]
     assert asked[0][2] == pytest.approx(10.0, rel=0.1)
     assert all(row[3] == {"num_envs": 77} for row in asked)
