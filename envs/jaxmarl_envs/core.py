@@ -243,6 +243,13 @@ class MultiAgentEnv(Generic[State, Params]):
         obs, state = skip_unless(over.any(), reset_some, lambda: (obs, state))
         return obs, state, reward, terminated, truncated, info
 
+    def prepare(self, num_envs: int) -> None:
+        """Begin to start what steps of so many environments need, such as other processes.
+
+        For callers that have something else to do first, such as to compile; steps do it themselves
+        otherwise.
+        """
+
     def step_batch_ahead(
         self, keys: jax.Array, state: State, action: Any, params: Params, ahead: Ahead[State]
     ) -> StepResult[State]:

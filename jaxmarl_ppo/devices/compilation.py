@@ -39,6 +39,7 @@ class CompiledRun(NamedTuple):
 def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledRun:
     """Compile the initialisation and the training function of a run."""
     began = time.perf_counter()
+    learner.env.prepare(learner.num_envs)
 
     def start(key: jax.Array) -> tuple[TrainState, Metrics]:
         state = learner.init(key)

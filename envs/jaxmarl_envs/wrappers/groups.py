@@ -87,6 +87,10 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
             slots = [env.agent_index(agent) for agent in members]
             self._together[np.ix_(slots, slots)] = True
 
+    def prepare(self, num_envs: int) -> None:
+        """Start what steps of the wrapped environment need."""
+        self.env.prepare(num_envs)
+
     @property
     def max_actors(self) -> int:
         """Bound who can act at one step as the wrapped environment does."""

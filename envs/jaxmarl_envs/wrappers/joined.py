@@ -118,6 +118,10 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
                 "joint=False has no effect: no group has two members; leave it out, or join more"
             )
 
+    def prepare(self, num_envs: int) -> None:
+        """Start what steps of the wrapped environment need."""
+        self.env.prepare(num_envs)
+
     @property
     def max_actors(self) -> int:
         """Bound who can act at one step, as the wrapped environment does."""

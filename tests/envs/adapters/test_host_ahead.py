@@ -11,6 +11,8 @@ from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.user_code import HostEnvironmentError
 from jaxmarl_ppo import LSTM, PolicySpec, TrainConfig
+from jaxmarl_ppo.devices.compilation import compile_run
+from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import make_learner
 
 pytestmark = pytest.mark.filterwarnings(
@@ -31,6 +33,13 @@ def pool_of():
     yield make_pool
     for pool in pools:
         pool.close()
+
+
+class Failing:
+    """A function that makes games, and whose import fails in a worker."""
+
+    def __reduce__(self):
+        return int, ("no such map",)
 
 
 class Half:
@@ -162,6 +171,35 @@ def test_a_game_that_hangs_in_what_began_ahead_is_named(pool_of):
         pytest.raises(GivenUp, match=game),
     ):
         half.step(None)
+
+
+def test_processes_that_start_early_play_as_others_do(pool_of, expected):
+    pool = pool_of(3)
+    pool.start(2)
+    early = pool.pids
+    pool.start(2)
+    assert pool.pids == early
+    assert len(early) == 2
+    expect_same(play(pool, lambda steps: steps), expected)
+    assert pool.pids[:2] == early
+    assert len(pool.pids) == 3
+
+
+def test_an_import_that_fails_early_is_told_at_the_first_request(pool_of):
+    pool = HostPool("maps", Failing(), num_workers=1)
+    pool.start(1)
+    with pytest.raises(HostEnvironmentError, match=r"'maps', ValueError: .*no such map"):
+        pool.reset(np.arange(1))
+    assert not pool.pids
+
+
+def test_training_starts_processes_before_it_compiles(monkeypatch):
+    env = from_pettingzoo(Leavers, num_workers=2)
+    learner = make_learner(env, (), TrainConfig(num_envs=4, num_steps=2, mapping="per_agent"))
+    monkeypatch.setattr(Devices, "jit", lambda *_, **__: pytest.fail(str(len(env.pool.pids))))
+    with pytest.raises(pytest.fail.Exception, match=r"^2$"):
+        compile_run(learner, Devices(1), jax.random.key(0))
+    env.close()
 
 
 def test_a_rollout_is_the_same_whoever_steps_its_games():

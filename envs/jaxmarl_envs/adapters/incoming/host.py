@@ -117,6 +117,10 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
             stacklevel=2,
         )
 
+    def prepare(self, num_envs: int) -> None:
+        """Start the worker processes, which import the game meanwhile."""
+        self.pool.start(num_envs)
+
     def close(self) -> None:
         """End the worker processes; a later call starts them again."""
         self.pool.close()

@@ -112,6 +112,12 @@ class HostPool:
         """List the ids of the worker processes that run now."""
         return tuple(worker.pid for worker in self._workers.values())
 
+    def start(self, num_games: int) -> None:
+        """Start the processes that so many games need, and do not wait for them."""
+        with self._lock, self._forgetting():
+            for index in range(min(self.num_workers, num_games)):
+                self._start(index)
+
     def close(self) -> None:
         """End all processes and forget all games."""
         if not self._lock.acquire(timeout=PATIENCE_S):
@@ -215,10 +221,7 @@ class HostPool:
         num_games = len(request.numbers)
         shares = [(index, rows[index]) for index in sorted(rows) if rows[index] < num_games]
         for index, _ in shares:
-            if index not in self._workers:
-                cloudpickle = import_extra("cloudpickle", "gymnasium")
-                make_games = cloudpickle.dumps(self._make_games)
-                self._workers[index] = WorkerProcess(make_games, self._core_of(index))
+            self._start(index)
         begun = Begun(steps, request, shares)
         vigil = self._vigil(begun)
         for index, row in shares:
@@ -240,6 +243,12 @@ class HostPool:
                 raise self._error(answer)
             parts.append(answer)
         return joined(parts, [row for _, row in begun.shares], self.num_workers)
+
+    def _start(self, index: int) -> None:
+        if index not in self._workers:
+            cloudpickle = import_extra("cloudpickle", "gymnasium")
+            make_games = cloudpickle.dumps(self._make_games)
+            self._workers[index] = WorkerProcess(make_games, self._core_of(index))
 
     def _core_of(self, index: int) -> int | None:
         """Return the core that a worker keeps to, where there is one for each of several."""

@@ -46,7 +46,6 @@ class WorkerProcess:
     """
 
     def __init__(self, make_games: bytes, core: int | None = None) -> None:
-        self._make_games: bytes | None = make_games
         own, theirs = socket.socketpair()
         arrays = shared_file(), shared_file()
         memories = [SharedMemory(file) for file in arrays]
@@ -65,6 +64,8 @@ class WorkerProcess:
         if core is not None:
             with contextlib.suppress(OSError):  # where the system does not allow it
                 os.sched_setaffinity(self.pid, {core})
+        with contextlib.suppress(ConnectionError):  # if it has ended, requests say so
+            self._channel.send(make_games)
 
     @property
     def pid(self) -> int:
@@ -82,8 +83,7 @@ class WorkerProcess:
         self._unanswered += 1
         on_wait = self._or_ended(on_wait)
         try:
-            self._channel.send((self._make_games, request), on_wait)
-            self._make_games = None
+            self._channel.send(request, on_wait)
         except (EOFError, ConnectionError) as error:
             raise self._ended() from error
 

@@ -312,9 +312,9 @@ class Games:
 def serve(lifeline: int, connection: int, marks: int, *arrays: int) -> None:
     """Answer requests until the connection closes.
 
-    A message is a pair: a function that makes `Games` or `Batches` of a mark, pickled, in the first
-    one and else None, and a `Request`. So is an answer: whether all went well, and the arrays or
-    else a `Failure`.
+    The first message is a function that makes `Games` or `Batches` of a mark, pickled; each other
+    one is a `Request`. An answer to it is a pair: whether all went well, and an `Answer` or else a
+    `Failure`.
 
     Args:
         lifeline: file descriptor of `lifeline.hold`.
@@ -331,11 +331,17 @@ def serve(lifeline: int, connection: int, marks: int, *arrays: int) -> None:
     channel = Channel(socket.socket(fileno=connection), outgoing=memories)
     numbers = memoryview(mmap.mmap(marks, 8)).cast("q")
     games: Any = None
+    make_games: bytes | None = None
     while True:
         try:
-            make_games, request = channel.receive()
+            request = channel.receive()
         except (EOFError, OSError):
             return
+        if make_games is None:
+            make_games = request
+            with contextlib.suppress(Exception):  # it is told with the answer to a request
+                games = pickle.loads(request)(numbers)
+            continue
         answer: tuple[bool, Any]
         try:
             if games is None:
