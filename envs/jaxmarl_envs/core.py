@@ -77,7 +77,7 @@ class MultiAgentEnv(Generic[State, Params]):
     imports: tuple[str, ...] = ()
     # Whether steps are played in Python, by calls out of the compiled program, on one device.
     steps_on_host: bool = False
-    # Whether there is a `step_batch_ahead`: environments that are stepped in other processes.
+    # Whether `step_batch_ahead` is there and worth it: other processes step while policies act.
     steps_ahead: bool = False
 
     # How many stones in a row win, where `cells` is the board of such a game; pages draw the line.

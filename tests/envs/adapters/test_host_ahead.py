@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from host_envs import Eventful, Leavers, fail_on_seed_8, hang_on_seed_8
 
+from jaxmarl_envs.adapters.incoming import host
 from jaxmarl_envs.adapters.incoming.host_patience import GivenUp, HangingEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
 from jaxmarl_envs.adapters.incoming.host_steps import Steps
@@ -202,9 +203,18 @@ def test_training_starts_processes_before_it_compiles(monkeypatch):
     env.close()
 
 
+@pytest.mark.parametrize(
+    ("num_workers", "expected"), [(0, False), (1, True), (2, True), (3, False)]
+)
+def test_steps_begin_ahead_where_a_core_is_left(monkeypatch, num_workers, expected):
+    monkeypatch.setattr(host, "_num_cores", lambda: 3)
+    assert from_pettingzoo(Leavers, num_workers=num_workers).steps_ahead == expected
+
+
 def test_a_rollout_is_the_same_whoever_steps_its_games():
     """Without processes, with one, and with as many as make shares of different sizes."""
     env = from_pettingzoo(Leavers, num_workers=0)
+    env.steps_ahead = True
     network = LSTM(hidden_sizes=(4,), lstm_size=3)
     config = TrainConfig(
         num_envs=6, num_steps=5, default_policy=PolicySpec(network=network), mapping="per_agent"

@@ -107,8 +107,8 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         num_workers = _num_cores() if num_workers is None else num_workers
         self.pool = HostPool(name, make_game, num_workers, layout.agents, step_timeout, in_batches)
         self._actions = self.action_layout(())
-        # The games of a batch simulator are sooner stepped all at once.
-        self.steps_ahead = not in_batches
+        # Where workers leave a core to the policies. Batch simulators step all their games at once.
+        self.steps_ahead = not in_batches and 0 < num_workers < _num_cores()
         warnings.warn(
             f"environment {name!r} is stepped in Python, not compiled: expect thousands of steps a "
             "second, or tens of thousands of a cheap game, a small fraction of what a JAX "
