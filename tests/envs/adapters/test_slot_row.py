@@ -85,6 +85,12 @@ def test_a_row_is_what_the_spaces_write(where, acts, flatten, width):
         assert (features == 9).all()  # nothing is written beside it
 
 
+def test_a_dictionary_with_another_key_instead_of_the_mask_is_refused():
+    _, _, _, row = made(MASKED, False, 3)
+    with pytest.raises(ValueError, match="expected a dictionary with 'action_mask'"):
+        row.show({"observation": SEEN[0], "mask": MASKS[0]}, None, True)
+
+
 def test_a_dictionary_with_more_in_it_is_read_by_the_spaces():
     own, features, legal, row = made(MASKED, False, 3)
     seen = {"observation": np.ones((2, 3)), MASK: np.array([1, 0, 0, 0]), "more": 1}

@@ -58,7 +58,7 @@ class HostState:
     time: jax.Array  # () int32: steps done
     agent_mask: jax.Array  # [A] bool: the agents that must act now
     # [capacity, A, ...]: actions as `ActionLayout.pack` has them, up to `time`. Single choices are
-    # in as few bytes as hold them, since all of it travels to the host at every step.
+    # in as few bytes as hold them: all of it is kept, and accelerators send it at every step.
     past: jax.Array
 
 
@@ -271,17 +271,24 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         function: Callable[..., Any],
         state: HostState,
         played: jax.Array,
-        *seed_and_more: jax.Array,
+        seed: jax.Array | None = None,
+        *more: jax.Array,
     ) -> tuple[Observation, tuple[jax.Array, jax.Array, jax.Array], Observation, dict[str, Any]]:
         """Call the host for a step.
+
+        Args:
+            function: from what `_packed` writes, the past, and `more`, with an axis for `E`.
+            state: before the step.
+            played: the actions of those who act.
+            seed: of the episode that begins where this step ends one; None for none to begin.
+            more: what the function takes besides.
 
         Returns:
             What is seen after the step; rewards, terminations and truncations; what is seen after
             rebirths and resets; and metrics, as `info` has them.
         """
-        seed, more = seed_and_more[:1], seed_and_more[1:]
         results = (*self._frame(), *self._outcome(), *self._frame())
-        asked = _packed(state, played, *seed)
+        asked = _packed(state, played, *(() if seed is None else (seed,)))
         found = call_host(function, 1, results, asked, state.past, *more)
         outcome, metrics = (found[4], found[5], found[6]), self._metrics(found[7])
         return Observation(*found[:4]), outcome, Observation(*found[8:]), metrics

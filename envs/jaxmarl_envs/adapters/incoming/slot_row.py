@@ -116,6 +116,8 @@ class SlotRow:
             if type(seen) is not dict or len(seen) != 2:
                 return False
             mask = seen.get(MASK)
+            if mask is None:
+                return False
             for key in seen:
                 if key in OBSERVATION:
                     seen = seen[key]
