@@ -31,7 +31,7 @@ _SLOW_ENV = TrainConfig(
     num_envs=16,
     num_steps=64,
     default_policy=PolicySpec(normalise_observations=True, normalise_rewards=True),
-    default_ppo=PPOConfig(learning_rate=1e-3, num_epochs=8, num_minibatches=8),
+    default_ppo=PPOConfig(learning_rate=Linear(1e-3, 0.0), num_epochs=8, num_minibatches=8),
 )
 _TIC_TAC_TOE_PPO = PPOConfig(
     learning_rate=Linear(2e-3, 0.0), entropy_coef=0.6, num_epochs=2, gamma=1.0, gae_lambda=0.9

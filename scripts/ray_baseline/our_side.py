@@ -48,7 +48,7 @@ def make_config(scenario: Scenario, seed: int, side: str) -> TrainConfig:
     advised = preset(scenario.game, SLOW_ENV).config
     config = dataclasses.replace(
         advised if side == "slow_env" else _shared_config(scenario, on_twins=side == "twins"),
-        total_env_steps=10**12,  # until time is up; nothing follows a schedule
+        total_env_steps=10**12,  # until time is up; schedules stay at their start
         seed=seed,
         mapping=Matchups(scenario.tables, scenario.weights) if scenario.tables else Ensemble(3),
         policies={name: PolicySpec(network=network, trainable=False) for name in scenario.frozen},
