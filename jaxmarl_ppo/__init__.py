@@ -6,10 +6,11 @@
 Names are imported when they are first used, so that `import jaxmarl_ppo` costs next to nothing.
 """
 
-import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxmarl_ppo.config.curriculum import Stage
     from jaxmarl_ppo.config.mapping import Draw, Ensemble, MappingFunction, Matchups
     from jaxmarl_ppo.config.pbt import PbtConfig
     from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, MinGRU
     from jaxmarl_ppo.pages.report import report_runs
     from jaxmarl_ppo.pages.watch import WatchedRun, watch_run
-    from jaxmarl_ppo.runs.callbacks import Callback, CallbackError, RunInfo, TrainResult
+    from jaxmarl_ppo.runs.callbacks import Callback, CallbackError, Control, RunInfo, TrainResult
     from jaxmarl_ppo.runs.loggers import MLflowLogger, WandbLogger
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
     from jaxmarl_ppo.sweeps.sweep import Sweep
@@ -49,6 +50,7 @@ _MODULES = {
     "CallbackError": "runs.callbacks",
     "CheckpointConfig": "config.run",
     "Choices": "config.search",
+    "Control": "runs.callbacks",
     "Draw": "config.mapping",
     "Ensemble": "config.mapping",
     "EnvironmentFault": "training.errors",
@@ -77,6 +79,7 @@ _MODULES = {
     "Scripted": "config.policies",
     "SearchConfig": "config.search",
     "Snapshots": "config.policies",
+    "Stage": "config.curriculum",
     "Sweep": "sweeps.sweep",
     "TrainConfig": "config.train",
     "TrainResult": "runs.callbacks",
@@ -110,6 +113,7 @@ __all__ = [
     "CallbackError",
     "CheckpointConfig",
     "Choices",
+    "Control",
     "Draw",
     "Ensemble",
     "EnvironmentFault",
@@ -134,6 +138,7 @@ __all__ = [
     "Scripted",
     "SearchConfig",
     "Snapshots",
+    "Stage",
     "Sweep",
     "TrainConfig",
     "TrainResult",
@@ -157,6 +162,9 @@ __all__ = [
     "use_cpu_cores",
     "watch_run",
 ]
+
+if importlib.util.find_spec("optuna") is None:  # an extra, without which all else is to be had
+    __all__.remove("Sweep")
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,8 @@ class EvaluateOptions:
             policies against each other; draws the matrix into the run's folder.
         row_agents: with `--cross-play`, the agents of one side; None for the first agent.
         env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`.
+            `package.module:Class` or `path/to/file.py:Class`; of a
+            run that Python code began, the name of what makes it.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
         record: a new `.npz` file for the episodes, step by step: what agents saw, did and earned.

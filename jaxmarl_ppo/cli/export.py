@@ -22,7 +22,8 @@ class ExportOptions:
             one that plays `agent`.
         agent: the agent that it is to play; None for all that it can play.
         env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`.
+            `package.module:Class` or `path/to/file.py:Class`; of a
+            run that Python code began, the name of what makes it.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
         out: a new file; None for `<policy>.jaxexport`.

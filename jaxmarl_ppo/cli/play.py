@@ -26,7 +26,8 @@ class PlayOptions:
         port: of this machine that the page is served on; 0 for any that is free.
         export: instead of serving it, write a page that needs no server into this file.
         env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`.
+            `package.module:Class` or `path/to/file.py:Class`; of a
+            run that Python code began, the name of what makes it.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
     """

@@ -20,7 +20,8 @@ class ReportOptions:
         plays: evaluate a single run, and show episodes of it.
         seed: of evaluation and episodes.
         env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`.
+            `package.module:Class` or `path/to/file.py:Class`; of a
+            run that Python code began, the name of what makes it.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
         out: the file; None for `report.html` in a single run's folder, or in the present one.

@@ -41,6 +41,8 @@ class ResumeOptions:
         job: several processes that train the run together. With another number of them random
             numbers are others from here on, unless the number of devices stays the same.
         plays: as for `train`.
+        without_callbacks: go on without the callbacks that changed numbers of the run from Python,
+            which stay as they are.
     """
 
     run_dir: session.RunDir = None
@@ -52,6 +54,7 @@ class ResumeOptions:
     keep_cores_awake: bool = False
     check_env: bool = True
     plays: bool | None = None
+    without_callbacks: bool = False
     job: JobOptions = field(default_factory=JobOptions)
 
 
@@ -92,6 +95,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         progress=options.progress and not options.quiet,
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
+        without_callbacks=options.without_callbacks,
     )
     result = trainer.train()
     is_first = current().is_first

@@ -15,7 +15,6 @@ from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.search import SearchConfig
 from jaxmarl_ppo.config.search_file import SearchFile, read_search_file
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.machine.extras import how_to_install
 from jaxmarl_ppo.runs.named_env import as_options, check_effect, make_env
 
 if TYPE_CHECKING:  # its import takes a while, and help does without it
@@ -156,10 +155,9 @@ def _resumed(options: SweepOptions, changes: Mapping[str, Any]) -> "Sweep":
 
 def _check_installed() -> None:
     try:
-        importlib.import_module("optuna")
-        importlib.import_module("cmaes")
-    except ImportError as error:
-        raise ValueError(f"a search needs {error.name}: {how_to_install('optuna')}") from error
+        importlib.import_module("jaxmarl_ppo.sweeps")
+    except ModuleNotFoundError as error:
+        raise ValueError(str(error)) from error
 
 
 def tell_end(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> int:

@@ -23,7 +23,8 @@ class WatchOptions:
             with `random` in half of the episodes of a zero-sum game of turns for two trained
             players.
         env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`.
+            `package.module:Class` or `path/to/file.py:Class`; of a
+            run that Python code began, the name of what makes it.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
         out: the file; None for `watch.html` in the run's folder.

@@ -17,11 +17,20 @@ import numpy as np
 from flax import linen as nn
 
 from jaxmarl_ppo.config.annotations import field_hints, plain_type, without_none
-from jaxmarl_ppo.config.checks import check_number, field_rules, plain, refusal, show
+from jaxmarl_ppo.config.checks import (
+    check_number,
+    check_sequence,
+    field_rules,
+    plain,
+    refusal,
+    show,
+)
+from jaxmarl_ppo.config.curriculum import Stage
 from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.networks import NETWORK_RULES, kinds_with, network_fields
 from jaxmarl_ppo.config.parsing import check_depth
+from jaxmarl_ppo.config.paths import leaves
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.read_space import dimension_to_json, read_dimensions
 from jaxmarl_ppo.config.schedules import Linear, ScheduleRule
@@ -312,6 +321,23 @@ def _read_env_schedules(data: Any, where: str) -> dict[str, Any]:
     }
 
 
+def _read_curriculum(data: Any, where: str) -> tuple[Stage, ...]:
+    stages = check_sequence(where, data, "a list of stages, each a table")
+    return tuple(
+        stage if isinstance(stage, Stage) else make(Stage, stage, f"{where}[{index}]")
+        for index, stage in enumerate(stages)
+    )
+
+
+def _read_values(data: Any, where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path, value in leaves(table_of(data, where), where, lambda x: not isinstance(x, Mapping)):
+        if path in found:
+            raise ValueError(f"{where} has {path} twice")
+        found[path] = value
+    return found
+
+
 # By the name of a field that holds more than plain values: from what was written, and where.
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     "mapping": lambda data, where: mapping_from_json(data),
@@ -320,6 +346,8 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "imitate": _read_imitate,
     "env_schedules": _read_env_schedules,
     "space": read_dimensions,
+    "curriculum": _read_curriculum,
+    "values": _read_values,
 }
 
 

@@ -7,11 +7,11 @@ read and change them here.
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from jaxmarl_ppo.config.checks import show
-from jaxmarl_ppo.config.keys import key_path
+from jaxmarl_ppo.config.keys import key_path, table_of
 from jaxmarl_ppo.config.networks import NETWORK_FIELDS
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
@@ -104,6 +104,28 @@ def with_values(config: _Tree, values: Mapping[str, Any]) -> _Tree:
     for path, value in values.items():
         config = put(config, full_path(path), value)
     return config
+
+
+def leaves(
+    table: Mapping[str, Any], where: str, is_leaf: Callable[[Any], bool], path: str = ""
+) -> list[tuple[str, Any]]:
+    """List what stands in a table by path, whose keys are paths or tables of further keys.
+
+    Args:
+        table: with short or full names.
+        where: it stands, for messages.
+        is_leaf: whether a value is listed as it is.
+        path: of the table, inside an outer one.
+    """
+    found = []
+    for key, value in table.items():
+        # In quotation marks TOML leaves a whole path to us.
+        place = f"{path}.{join_path(split_path(key))}" if path else join_path(full_path(key))
+        if is_leaf(value):
+            found.append((place, value))
+        else:
+            found += leaves(table_of(value, f"{where}.{place}"), where, is_leaf, place)
+    return found
 
 
 def expand(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from jaxmarl_ppo.config.changing import check_hyperparam, is_hyperparam
 from jaxmarl_ppo.config.checks import (
     MAX_FLOAT,
     Fraction,
@@ -17,19 +18,11 @@ from jaxmarl_ppo.config.checks import (
     refuse_repeated,
     show,
 )
-from jaxmarl_ppo.config.keys import refuse_unknown
 from jaxmarl_ppo.config.paths import full_path, join_path
-from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.search import Choices, Dimension, Range
-from jaxmarl_ppo.types import Hyperparams
 
 # Where an evaluation tells how members do against each other's policies.
 RIVALS = "rivals"
-# Of what the state of training holds, what training adapts, and what shapes the compiled program.
-_NOT_EXPLORED = ("kl_coef", "num_epochs", "num_minibatches")
-EXPLORED = tuple(
-    field.name for field in dataclasses.fields(Hyperparams) if field.name not in _NOT_EXPLORED
-)
 
 
 def _check_space(name: str, space: Any) -> dict[str, Dimension]:
@@ -42,20 +35,13 @@ def _check_space(name: str, space: Any) -> dict[str, Dimension]:
     for written, dimension in space.items():
         parts = full_path(check_name(f"a path of {name}", written))
         path = join_path(parts)
-        is_own = len(parts) == 4 and (parts[0], parts[2]) == ("policies", "ppo")
-        if not (is_own or (len(parts) == 2 and parts[0] == "default_ppo")):
+        if not is_hyperparam(parts):
             raise ValueError(
                 f"{name} has {path}, which population-based training cannot change: only numbers "
                 "of PPO change without another compiled program, such as default_ppo.learning_rate "
                 "or policies.NAME.ppo.gamma"
             )
-        fields = [field.name for field in dataclasses.fields(PPOConfig)]
-        refuse_unknown(parts[-1:], fields, join_path(parts[:-1]))
-        if parts[-1] not in EXPLORED:
-            raise ValueError(
-                f"{name} has {path}, which is no number that can change while a run goes on; "
-                f"valid: {', '.join(EXPLORED)}"
-            )
+        check_hyperparam(name, parts)
         if isinstance(dimension, Choices):
             for value in dimension.values:
                 check_number(f"a choice of {name}.{path}", value)

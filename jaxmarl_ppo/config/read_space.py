@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from jaxmarl_ppo.config.keys import refuse_unknown, table_of
-from jaxmarl_ppo.config.paths import full_path, join_path, split_path
+from jaxmarl_ppo.config.paths import leaves
 from jaxmarl_ppo.config.search import Choices, Dimension, Range
 from jaxmarl_ppo.config.text import NONE
 
@@ -23,7 +23,7 @@ def read_dimensions(data: Any, where: str = "space") -> dict[str, Dimension]:
         ValueError: For an unknown key or a bad value.
     """
     found: dict[str, Dimension] = {}
-    for path, value in _leaves(table_of(data, where), "", where):
+    for path, value in leaves(table_of(data, where), where, _is_dimension):
         if path in found:
             raise ValueError(f"{where} has {path} twice")
         try:
@@ -45,18 +45,9 @@ def dimension_to_json(dimension: Dimension) -> dict[str, Any]:
     return {name: getattr(dimension, name) for name in _RANGE_KEYS}
 
 
-def _leaves(table: Mapping[str, Any], path: str, where: str) -> list[tuple[str, Any]]:
-    """List paths and what stands there, down to what describes values."""
-    found = []
-    for key, value in table.items():
-        # In quotation marks TOML leaves a whole path to us.
-        place = f"{path}.{join_path(split_path(key))}" if path else join_path(full_path(key))
-        is_table = isinstance(value, Mapping)
-        if is_table and any(isinstance(each, Mapping) for each in value.values()):
-            found += _leaves(table_of(value, f"{where}.{place}"), place, where)
-        else:
-            found.append((place, value))
-    return found
+def _is_dimension(value: Any) -> bool:
+    """Return whether this describes values, rather than a table of further paths."""
+    return not (isinstance(value, Mapping) and any(isinstance(x, Mapping) for x in value.values()))
 
 
 def _read_dimension(value: Any) -> Dimension:

@@ -1,10 +1,11 @@
 """`TrainConfig`, the configuration of a run, checked when it is made."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from jaxmarl_ppo.config.annotations import Field
+from jaxmarl_ppo.config.changing import check_own_ppo, is_env_param
 from jaxmarl_ppo.config.checks import (
     MAX_INT,
     Count,
@@ -18,13 +19,15 @@ from jaxmarl_ppo.config.checks import (
     check_seed,
     show,
 )
+from jaxmarl_ppo.config.conditions import Conditions, parse_condition
+from jaxmarl_ppo.config.curriculum import Stage, check_curriculum, paths_of
 from jaxmarl_ppo.config.mapping import MappingSpec, check_mapping
+from jaxmarl_ppo.config.paths import split_path, value_at, with_values
 from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import PRUNED, CheckpointConfig, EvaluationConfig, ObjectiveConfig
-from jaxmarl_ppo.config.schedules import ScheduleRule, ScheduleSpec
-from jaxmarl_ppo.config.until import Conditions, parse_condition
+from jaxmarl_ppo.config.schedules import Linear, ScheduleRule, ScheduleSpec
 from jaxmarl_ppo.networks.precision import MatmulPrecision
 
 AnyPolicy = PolicySpec | Snapshots | Scripted
@@ -93,6 +96,9 @@ class TrainConfig:
             name to schedule, such as `{"shaped_reward": Linear(1, 0)}`; of one within others
             `outer.inner`. A rollout has the values of its beginning. Evaluations play with the
             parameters that the environment was given. See docs/policies.md.
+        curriculum: stages with numbers of their own among hyper-parameters and the environment's
+            parameters, which end by conditions on numbers of the log; see docs/policies.md.
+            Evaluations play with the parameters that the environment was given.
         stagger_starts: begin the first episodes at different phases; None for where the length of
             an episode is known: by its horizon, or as the environment was tried out.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
@@ -133,6 +139,14 @@ class TrainConfig:
     env_schedules: Annotated[Mapping[str, ScheduleSpec], _check_env_schedules] = field(
         default_factory=dict
     )
+    curriculum: Annotated[
+        tuple[Stage, ...],
+        check_curriculum,
+        Field(
+            not_searched="its stages are the same for all trials",
+            in_search="train runs with it one by one",
+        ),
+    ] = ()
     stagger_starts: bool | None = None
     micro_batch_rows: Annotated[Count | None, Field(not_searched=_NOT_LEARNT)] = None
     matmul_precision: MatmulPrecision = "float32"
@@ -187,20 +201,81 @@ class TrainConfig:
                 f"objective.measure={measure!r} needs evaluations while training; set "
                 "evaluation.every_env_steps"
             )
-        for text in self.until:
-            name = parse_condition(text).name
-            if name.startswith("evaluation") and self.evaluation.every_env_steps is None:
+        conditions = [("until", text) for text in self.until]
+        for index, stage in enumerate(self.curriculum):
+            named = stage.conditions.items()
+            conditions += [(f"curriculum[{index}].{name}", text) for name, text in named]
+        for name, text in conditions:
+            if (
+                parse_condition(text).name.startswith("evaluation")
+                and self.evaluation.every_env_steps is None
+            ):
                 raise ValueError(
-                    f"until={text!r} needs evaluations while training; set "
+                    f"{name}={text!r} needs evaluations while training; set "
                     "evaluation.every_env_steps"
                 )
         if self.pbt is not None:
             _check_pbt(self)
+        if self.curriculum:
+            _check_curriculum(self)
 
     @property
     def num_iterations(self) -> int:
         """Count the iterations that reach `total_env_steps`, or that can be counted at all."""
         return min(MAX_INT, -(-self.total_env_steps // (self.num_envs * self.num_steps)))
+
+
+def _check_curriculum(config: TrainConfig) -> None:
+    """Reject stages with numbers that the run does not have, cannot have, or changes otherwise."""
+    for path in paths_of(config.curriculum):
+        check_changes("curriculum", path, config)
+    for index, stage in enumerate(config.curriculum):
+        try:
+            with_ppo_values(config, stage.values)
+        except ValueError as error:
+            raise ValueError(f"curriculum[{index}]: {error}") from error
+
+
+def check_changes(name: str, path: str, config: TrainConfig) -> None:
+    """Check that nothing else changes a number that is to change while a run goes on.
+
+    Args:
+        name: of what changes it, for messages.
+        path: a full one of the number.
+        config: of the run.
+
+    Raises:
+        ValueError: If it follows a schedule, belongs to no policy, or is copied between members.
+    """
+    parts = split_path(path)
+    if is_env_param(parts):
+        parameter = ".".join(parts[2:])
+        if parameter in config.env_schedules:
+            raise ValueError(f"{name} has {path}, which has a schedule in env_schedules; drop one")
+        return
+    check_own_ppo(name, parts, config.policies)
+    if config.pbt is not None:
+        raise ValueError(
+            f"{name} has {path}, but with pbt members copy each other's hyper-parameters; "
+            "valid: env.params.NAME"
+        )
+    if isinstance(value_at(config, parts), Linear | tuple):
+        raise ValueError(f"{name} has {path}, which has a schedule; set a number, or drop one")
+
+
+def with_ppo_values(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
+    """Copy a configuration with other hyper-parameters, for some of the values of a stage.
+
+    Args:
+        config: of the run.
+        values: by full path; those of the environment's parameters are left out.
+
+    Raises:
+        ValueError: For a value that the configuration cannot have.
+    """
+    own = {path: x for path, x in values.items() if not is_env_param(split_path(path))}
+    # Without the stages, which would be checked again.
+    return with_values(replace(config, curriculum=()), own)
 
 
 def _check_pbt(config: TrainConfig) -> None:

@@ -1,9 +1,10 @@
 """The compiled functions of a run: initialisation and training."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +17,26 @@ from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.collectives import split_key
 from jaxmarl_ppo.rollout.rollout import Rollout
-from jaxmarl_ppo.types import RolloutState, TrainState
+from jaxmarl_ppo.types import PyTree, RolloutState, TrainState
 
-InitFn = Callable[[jax.Array], tuple[TrainState, Metrics]]
 TrainFn = Callable[[TrainState, np.int32, Metrics], tuple[TrainState, Metrics]]
+
+
+class InitFn(Protocol):
+    """Makes a state on all devices, and empty metrics."""
+
+    def __call__(
+        self, key: jax.Array, env_params: PyTree | None = None
+    ) -> tuple[TrainState, Metrics]:
+        """Begin from a key, with parameters of the environment; None for the learner's."""
+        ...
 
 
 class CompiledRun(NamedTuple):
     """The compiled functions of a run, from `compile_run`.
 
     Attributes:
-        init: from a key to a state on all devices and empty metrics.
+        init: makes the state that a run begins with.
         train: `Learner.train_steps`; it donates the memory of state and metrics.
         trace_s: seconds that tracing took.
     """
@@ -41,14 +51,14 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
     began = time.perf_counter()
     learner.env.prepare(learner.num_envs)
 
-    def start(key: jax.Array) -> tuple[TrainState, Metrics]:
-        state = learner.init(key)
+    def start(key: jax.Array, env_params: PyTree) -> tuple[TrainState, Metrics]:
+        state = dataclasses.replace(learner, env_params=env_params).init(key)
         # Copied, since leaves that share a buffer could not be donated.
         lives = state.per_env.running.lives
         metrics = metrics_lib.empty(learner.players, lives, state.population.league)
         return state, jax.tree.map(jnp.copy, metrics)
 
-    init = jax.jit(start, compiler_options=init_options()).lower(key)
+    init = jax.jit(start, compiler_options=init_options()).lower(key, learner.env_params)
     state, metrics = init.out_info
     specs = state_specs()
     with ThreadPoolExecutor(1) as beside:
@@ -61,8 +71,8 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
         compiled = lowered.compile()
         begin = compilation.result()
 
-    def place(key: jax.Array) -> tuple[TrainState, Metrics]:
-        state, metrics = begin(key)
+    def place(key: jax.Array, env_params: PyTree | None = None) -> tuple[TrainState, Metrics]:
+        state, metrics = begin(key, learner.env_params if env_params is None else env_params)
         return devices.place(state), metrics
 
     return CompiledRun(place, compiled, trace_s)

@@ -1,16 +1,16 @@
 """Environment parameters that change during a run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import serialization
 
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.schedules import ScheduleSpec
+from jaxmarl_ppo.learner.env_params import parameters, with_parameters
 from jaxmarl_ppo.learner.schedules import make_schedule
 from jaxmarl_ppo.types import PyTree, Schedule
 
@@ -30,11 +30,11 @@ class EnvSchedules:
 
     def at(self, env_params: PyTree, env_steps: jax.Array) -> PyTree:
         """Replace these parameters by their values after `env_steps ()` environment steps."""
-        tables = serialization.to_state_dict(env_params)
-        for name, value in zip(self.names, self.schedule(env_steps), strict=True):
-            table, key = _place(tables, name)
-            table[key] = value.astype(jnp.result_type(table[key]))
-        return serialization.from_state_dict(env_params, tables)
+        given = parameters(env_params)
+        values = zip(self.names, self.schedule(env_steps), strict=True)
+        return with_parameters(
+            env_params, {name: value.astype(jnp.result_type(given[name])) for name, value in values}
+        )
 
     def values(self, env_steps: int) -> dict[str, float]:
         """Return their values after so many environment steps, by name."""
@@ -58,36 +58,20 @@ def make_env_schedules(
     """
     if not specs:
         return None
-    tables = dict(_leaves(serialization.to_state_dict(env_params)))
+    given = parameters(env_params)
     for name in specs:
-        if name not in tables:
-            valid = ", ".join(key for key, leaf in tables.items() if _is_real(leaf))
+        if name not in given:
+            valid = ", ".join(key for key, leaf in given.items() if _is_real(leaf))
             raise ValueError(
                 f"env_schedules has the key {show(name)}, which is no parameter of the environment "
                 f"that could change; valid: {valid or 'none'}"
             )
-        if not _is_real(tables[name]):
+        if not _is_real(given[name]):
             raise ValueError(
                 f"env_schedules has the key {show(name)}, which cannot change while a run goes on, "
-                f"since it is {show(tables[name])} and not a single number of floating point"
+                f"since it is {show(given[name])} and not a single number of floating point"
             )
     return EnvSchedules(tuple(specs), make_schedule(list(specs.values()), total_env_steps))
-
-
-def _leaves(tables: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tables.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        elif value is not None:
-            yield f"{prefix}{key}", value
-
-
-def _place(tables: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """Find the innermost table of a parameter and its key in it."""
-    *outer, key = name.split(".")
-    for each in outer:
-        tables = tables[each]
-    return tables, key
 
 
 def _is_real(leaf: Any) -> bool:

@@ -22,6 +22,8 @@ class RunInfo:
         resumed_at: environment steps done before, 0 unless the run is resumed.
         history: entries of the log that were made before.
         evaluations: evaluations that were made before.
+        control: changes numbers of the run while it goes on; None for a member of a group, whose
+            callbacks belong to the group.
     """
 
     run_dir: Path
@@ -31,6 +33,7 @@ class RunInfo:
     resumed_at: int
     history: Sequence[Mapping[str, Any]]
     evaluations: Sequence[Mapping[str, Any]]
+    control: "Control | None" = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,83 @@ class TrainResult:
         )
 
 
+class Control:
+    """Changes hyper-parameters and environment parameters while a run goes on.
+
+    Callbacks find it as `RunInfo.control`. In a group of seeds it changes all members.
+
+    Args:
+        check: returns the full path of a number that may change, and its new value, or raises a
+            `ValueError`.
+        values: the values that callbacks have set before, in a resumed run, by full path.
+        logs_by_clock: whether the moments of log entries depend on the clock.
+    """
+
+    # A change in others would not be in the checkpoint of the same moment.
+    _METHODS = ("on_start", "on_log", "on_evaluation")
+
+    def __init__(
+        self,
+        check: Callable[[str, Any], tuple[str, bool | int | float]],
+        values: Mapping[str, bool | int | float],
+        logs_by_clock: bool,
+    ) -> None:
+        self._check, self._logs_by_clock = check, logs_by_clock
+        self._values = dict(values)
+        self._changes: dict[str, Any] = {}
+        self._set_by: list[str] = []
+        self._caller: tuple[str, str] | None = None
+
+    @property
+    def values(self) -> Mapping[str, bool | int | float]:
+        """The values that callbacks have set, by full path; a resumed run begins with them."""
+        return dict(self._values)
+
+    def set(self, path: str, value: float) -> None:
+        """Change a number from the next iteration on.
+
+        The changed value is logged, is part of checkpoints, and holds until it is set again.
+        Evaluations still play with the environment's parameters as configured.
+
+        Args:
+            path: of the number: `env.params.NAME`, `default_ppo.NAME` or
+                `policies.POLICY.ppo.NAME`, or a short name such as `learning_rate`.
+            value: the new value.
+
+        Raises:
+            ValueError: If the number cannot change while a run goes on, cannot have this value, or
+                follows a schedule or a curriculum; or if this is not called in `on_start`,
+                `on_log` or `on_evaluation`.
+        """
+        name, method = self._caller or ("", "")
+        if method not in self._METHODS:
+            raise ValueError(
+                f"control.set({path!r}, ...) must be called in a callback's "
+                f"{', '.join(self._METHODS)}, got a call in {method or 'none of its methods'}"
+            )
+        if method == "on_log" and self._logs_by_clock:
+            raise ValueError(
+                f"control.set({path!r}, ...) in on_log needs log_interval, without which the "
+                "moments of log entries depend on the clock; set it"
+            )
+        full, value = self._check(path, value)
+        self._values[full] = self._changes[full] = value
+        if name not in self._set_by:
+            self._set_by.append(name)
+
+    def take(self) -> dict[str, Any] | None:
+        """Return the changes since the last call, and who made them; None without any."""
+        if not self._changes:
+            return None
+        taken = {"values": self._changes, "set_by": self._set_by}
+        self._changes, self._set_by = {}, []
+        return taken
+
+    def called_from(self, caller: tuple[str, str] | None) -> None:
+        """Note the callback and the method that is running; None if none is."""
+        self._caller = caller
+
+
 class Callback:
     """Receives the events of a run; subclasses define the methods that they need.
 
@@ -80,7 +160,10 @@ class Callback:
     """
 
     def on_start(self, run: RunInfo) -> None:
-        """Handle the start of a new or resumed run."""
+        """Handle the start of a new or resumed run.
+
+        To change numbers of the run later, keep `run.control`.
+        """
 
     def on_log(self, entry: Mapping[str, Any]) -> bool | None:
         """Handle an entry of the log."""
@@ -100,7 +183,7 @@ class CallbackError(RuntimeError):
 
     def __init__(self, callback: Callback, method: str, error: Exception, run_dir: Path) -> None:
         super().__init__(
-            f"callback {_name(callback)}.{method} raised {type(error).__name__}: {error}; "
+            f"callback {name_of(callback)}.{method} raised {type(error).__name__}: {error}; "
             f"what was learnt is saved in {run_dir}"
         )
 
@@ -139,11 +222,15 @@ class Callbacks:
     Args:
         run_dir: the folder of the run.
         callbacks: notified in this order.
+        control: by which they can change the run; None where they cannot.
     """
 
-    def __init__(self, run_dir: Path, callbacks: Iterable[Callback] = ()) -> None:
+    def __init__(
+        self, run_dir: Path, callbacks: Iterable[Callback] = (), control: Control | None = None
+    ) -> None:
         self._callbacks = list(callbacks)
         self._run_dir = run_dir
+        self.control = control
         self.stopped_by: str | None = None
 
     def add(self, *callbacks: Callback) -> None:
@@ -158,14 +245,20 @@ class Callbacks:
         """
         for callback in self._callbacks:
             try:
+                if self.control is not None:
+                    self.control.called_from((name_of(callback), method))
                 ends = getattr(callback, method)(what)
             except Exception as error:
                 raise CallbackError(callback, method, error, self._run_dir) from error
+            finally:
+                if self.control is not None:
+                    self.control.called_from(None)
             if ends is True and self.stopped_by is None:
-                self.stopped_by = f"callback {_name(callback)}.{method}"
+                self.stopped_by = f"callback {name_of(callback)}.{method}"
 
 
-def _name(callback: Callback) -> str:
+def name_of(callback: Callback) -> str:
+    """Name a callback by its class, or a function by itself."""
     if isinstance(callback, _OnLog):
         return getattr(callback.function, "__qualname__", type(callback.function).__name__)
     return type(callback).__qualname__

@@ -54,6 +54,8 @@ class Standing:
         best: the best value of the objective so far.
         num_worse: entries or evaluations since the best one.
         saved_by: `interval`, `objective`, `end`, or what stopped the run.
+        changes: the stage of the curriculum, and the values that callbacks have set; None where
+            nothing changes.
     """
 
     iteration: int
@@ -68,6 +70,7 @@ class Standing:
     best: float | None
     num_worse: int
     saved_by: str
+    changes: Mapping[str, Any] | None = None
 
 
 def write_manifest(
@@ -139,7 +142,9 @@ def read_standing(folder: Path) -> Standing:
                 _check_member(folder, member_checkpoint(folder, name), own["sha256"])
     except OSError as error:
         raise _unreadable(folder, error) from error
-    return Standing(**{field.name: manifest[field.name] for field in fields(Standing)})
+    return Standing(
+        **{field.name: manifest[field.name] for field in fields(Standing) if field.name in manifest}
+    )
 
 
 def read_own_standing(folder: Path) -> Standing:
@@ -208,6 +213,8 @@ def files_of_archive(folder: Path) -> list[tuple[Path, str]]:
 def _find_odd(manifest: Mapping[str, Any]) -> str | None:
     """Find invalid content in a manifest with a correct checksum, which anybody can compute."""
     for field in fields(Standing):
+        if field.name == "changes":  # which older ones lack
+            continue
         if field.name not in manifest:
             return f"it lacks {field.name}"
         value = manifest[field.name]
@@ -224,7 +231,7 @@ def _find_odd(manifest: Mapping[str, Any]) -> str | None:
     for name, own in manifest.get("members", {}).items():
         if not isinstance(own, Mapping) or not all(map(_is_text, own.values())):
             return f"the member {name!r} is {show(own)}"
-    return _find_odd_in_pbt(manifest.get("pbt"))
+    return _find_odd_in_pbt(manifest.get("pbt")) or _find_odd_in_changes(manifest.get("changes"))
 
 
 def _find_odd_in_pbt(learnt: Any) -> str | None:
@@ -244,6 +251,24 @@ def _find_odd_in_pbt(learnt: Any) -> str | None:
             return f"pbt.{key} is {show(table)}"
     if type(learnt.get("scored_at")) is not int:
         return f"pbt.scored_at is {show(learnt.get('scored_at'))}"
+    return None
+
+
+def _find_odd_in_changes(changes: Any) -> str | None:
+    """Find invalid content in the stage of a curriculum and the values set by callbacks."""
+    if changes is None:
+        return None
+    if not isinstance(changes, Mapping):
+        return f"changes is {show(changes)}"
+    for key in ("stage", "since"):
+        if type(changes.get(key)) is not int or not 0 <= changes[key] < 2**63:
+            return f"changes.{key} is {show(changes.get(key))}"
+    values, set_by = changes.get("values"), changes.get("set_by")
+    kinds = (bool, int, float)
+    if not isinstance(values, Mapping) or not all(type(x) in kinds for x in values.values()):
+        return f"changes.values is {show(values)}"
+    if not isinstance(set_by, list) or not all(map(_is_text, set_by)):
+        return f"changes.set_by is {show(set_by)}"
     return None
 
 

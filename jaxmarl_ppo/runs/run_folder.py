@@ -72,9 +72,11 @@ def load_run(
     Args:
         run_dir: its folder, or that of one of its checkpoints. An unfinished run is loaded from its
             newest checkpoint.
-        env: needed where `jaxmarl_envs.make` did not build the environment. Where it was made by
-            the name of code, such as `package.module:Class` or `path/to/file.py:Class`, either an
-            environment, or that name once more; it is then made with the recorded arguments.
+        env: an environment; or the name of code that makes it, such as `package.module:Class`,
+            `path/to/file.py:Class`, or a function there. Needed where the record has no such name,
+            since `Trainer` was given an environment that Python code made: it is then made without
+            arguments. Where the record has the name, it is to be named once more, and is made with
+            the recorded arguments.
         env_params: instead of the recorded parameters.
         network: needed where `default_policy.network` was a custom module.
         config: the run's complete configuration, needed where other parts of it cannot be rebuilt
@@ -284,7 +286,8 @@ def _recorded_env(
 
     Args:
         record: of the environment.
-        again: the name of the user's code that may be imported, or None.
+        again: the name of the user's code that may be imported, which makes the environment where
+            the record does not say what does, or None.
         allow_imports: further such names.
 
     Raises:
@@ -292,21 +295,31 @@ def _recorded_env(
     """
     if not isinstance(again, str | None):
         raise ValueError(f"env must be an environment or the name of one, got {again!r}")
-    made = record["make"]
-    if made is None or not (is_own(made["name"]) or made["name"] in jaxmarl_envs.all_names()):
-        raise ValueError(
-            f"environment {record['name']!r} was not built by `make`, or is not registered here; "
-            "pass it from Python: load_run(run_dir, env=MyEnv(...))"
+    made, name = record["make"], record["name"]
+    known = made is not None and (is_own(made["name"]) or made["name"] in jaxmarl_envs.all_names())
+    gone = missing_file(made["name"]) if known else None
+    if known and gone is None:
+        again = [] if again is None else [again]
+        env, params = make_env(made["name"], made["kwargs"], [*again, *allow_imports], "the run")
+        check_effect(env, [*again, *allow_imports])
+        return env, params
+    if again is None or (gone is not None and again == made["name"]):
+        why = (
+            f"environment {name!r} was made in Python, or is not registered here"
+            if gone is None
+            else f"the run's environment is {made['name']!r}, but file {str(gone)!r} is gone"
         )
-    gone = missing_file(made["name"])
-    if gone is not None:
         raise ValueError(
-            f"the run's environment is {made['name']!r}, but file {str(gone)!r} is gone; if it "
-            "lies elsewhere now, pass it from Python: load_run(run_dir, env=MyEnv(...))"
+            f"{why}; name what makes it: --env path/to/file.py:Class or package.module:function, "
+            "or from Python load_run(run_dir, env=MyEnv(...))"
         )
-    again = [] if again is None else [again]
-    env, params = make_env(made["name"], made["kwargs"], [*again, *allow_imports], "the run")
-    check_effect(env, [*again, *allow_imports])
+    kwargs = {} if gone is None else made["kwargs"]
+    env, params = make_env(again, kwargs, [again, *allow_imports], "--env")
+    check_effect(env, allow_imports)
+    if env.name != name:
+        raise ValueError(
+            f"the run was trained on environment {name!r}, but {again!r} makes {env.name!r}"
+        )
     return env, params
 
 

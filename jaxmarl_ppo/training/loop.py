@@ -13,6 +13,7 @@ from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.runs.place import RunFolders
+from jaxmarl_ppo.training.conditions import Until
 from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.outcome import Logged
 from jaxmarl_ppo.training.progress import Progress
@@ -21,7 +22,6 @@ from jaxmarl_ppo.training.saving import Saver
 from jaxmarl_ppo.training.slicing import Slices
 from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.training.trained import Trained
-from jaxmarl_ppo.training.until import Until
 
 # Without a configured log interval a run has an entry at least this often.
 LOG_EVERY_S = 5.0
@@ -95,6 +95,19 @@ class Loop:
         self._every_evaluation = None if every is None else -(-every // self.env_steps(1))
         # The point from which rates are measured: the newest entry, or the start.
         self._measured_from = (self.iteration, time.perf_counter())
+
+    def tell(self, method: str, what: Any) -> None:
+        """Call a method of all callbacks, and change the numbers that they ask to change.
+
+        Raises:
+            CallbackError: If one of them failed.
+        """
+        around = self.around
+        around.callbacks.tell(method, what)
+        control = around.callbacks.control
+        changes = around.processes.agree("changes", lambda: control and control.take())
+        if changes:
+            self.trained.change(**changes)
 
     def run(self) -> None:
         """Train.
@@ -170,8 +183,14 @@ class Loop:
         return self.iteration == self.around.config.num_iterations
 
     def _is_entry_late(self) -> bool:
-        """Return whether the newest entry is so old that the run would look dead."""
-        if self.around.config.log_interval is not None or self.iteration == self.logged_iteration:
+        """Return whether the newest entry is so old that the run would look dead.
+
+        With a curriculum, stages must not depend on the clock.
+        """
+        config = self.around.config
+        if config.log_interval is not None or config.curriculum:
+            return False
+        if self.iteration == self.logged_iteration:
             return False
         seconds = time.perf_counter() - self._measured_from[1]
         return self.around.processes.agree("log", lambda: seconds >= LOG_EVERY_S)
@@ -223,7 +242,7 @@ class Loop:
         self._measured_from = (self.iteration, time.perf_counter())
         self.history.append(entry)
         around.progress.show_entry(entry)
-        around.callbacks.tell("on_log", entry)
+        self.tell("on_log", entry)
         around.until.see_entry(entry)
         return around.objective.see_entry(entry) is not None
 
@@ -240,7 +259,7 @@ class Loop:
         self.evaluations.append(report)
         around.progress.show_evaluation(report)
         around.progress.set_phase("training")
-        around.callbacks.tell("on_evaluation", report)
+        self.tell("on_evaluation", report)
         around.until.see_evaluation(report)
         return around.objective.see_evaluation(report) is not None
 
@@ -265,6 +284,7 @@ class Loop:
             best=around.objective.best,
             num_worse=around.objective.num_worse,
             saved_by=saved_by,
+            changes=self.trained.changes,
         )
         around.saver.begin(self.trained.snapshot(around.record, standing), is_best)
         # Of the newest checkpoint; a new run has none.

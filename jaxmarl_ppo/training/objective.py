@@ -11,8 +11,8 @@ from jaxmarl_ppo.evaluation.scenarios.registry import matches
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.summary import full_summary
 from jaxmarl_ppo.runs.log import scalars
+from jaxmarl_ppo.training.conditions import EVALUATION, list_paths
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
-from jaxmarl_ppo.training.until import EVALUATION, list_paths
 
 
 class Measure:

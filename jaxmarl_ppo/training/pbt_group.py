@@ -13,29 +13,27 @@ import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.as_json import write_json
+from jaxmarl_ppo.config.changing import check_own_ppo
 from jaxmarl_ppo.config.checks import show
-from jaxmarl_ppo.config.keys import refuse_unknown
 from jaxmarl_ppo.config.paths import split_path, with_values
 from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig
-from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.search import corners
 from jaxmarl_ppo.config.train import TrainConfig, comparison_interval
-from jaxmarl_ppo.devices.members import OwnHyperparams, hyperparams_of
-from jaxmarl_ppo.learner.build import make_learner, without_loads
-from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.devices.members import OwnHyperparams
+from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.runs.callbacks import TrainResult
-from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
 from jaxmarl_ppo.runs.files import CONFIG_FILE, LINEAGE_FILE
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.runs.lineage import Event, Lineage, Values, to_json, values_of
 from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.runs.run_folder import run_record
+from jaxmarl_ppo.training.changing import hyperparams_with
 from jaxmarl_ppo.training.exchange import Copy, exchange
 from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.outcome import Logged, save_best
 from jaxmarl_ppo.training.rivals import Rivals, over_rivals
 from jaxmarl_ppo.training.run import RunClock
-from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_alone
+from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_alone, to_host
 from jaxmarl_ppo.types import PyTree, TrainState
 
 # Purposes of random numbers, beside a seed and an iteration.
@@ -221,6 +219,7 @@ class PbtGroup(SeedGroup):
         state = state.replace(key=key, training=_with_hyperparams(state, hyperparams))
         self.state = self.members.write(self.state, run.replica, state)
         run.good, run.good_env_steps = parent.good, parent.good_env_steps
+        run.in_force.copy_stage(parent.in_force)
         if run in self.waiting:
             self.metrics = self.members.write(self.metrics, run.replica, self.members.no_metrics)
             self.waiting.remove(run)
@@ -234,17 +233,6 @@ class PbtGroup(SeedGroup):
         env, params, run_id = self.learner.env, self.learner.env_params, run.record.get("id")
         run.record = run_record(env, params, run.config, run_id)
         write_json(run.run_dir / CONFIG_FILE, run.record, make_folder=False)
-
-
-def hyperparams_with(learner: Learner, config: TrainConfig) -> OwnHyperparams:
-    """Make the numeric hyper-parameters of a configuration for a learner's runs."""
-    own = make_learner(learner.env, learner.env_params, without_loads(config), strict=False)
-    return hyperparams_of(own)
-
-
-def to_host(state: TrainState) -> TrainState:
-    """Copy a state to the host, its keys onto the default device."""
-    return from_arrays(to_arrays(state), state, Path("a member"))
 
 
 def _with_hyperparams(state: TrainState, hyperparams: OwnHyperparams) -> tuple[Any, ...]:
@@ -269,7 +257,7 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     pbt = config.pbt
     assert pbt is not None
     for path in pbt.space:
-        _check_place(config, path)
+        check_own_ppo("pbt.space", split_path(path), config.policies)
     alone = dataclasses.replace(config_alone(config), num_devices=1)
     for values in corners({path: each.ends for path, each in pbt.space.items()}):
         try:
@@ -279,17 +267,3 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
             raise ValueError(f"pbt can come to {said}, where {error}") from error
         if pbt.rivals:
             Rivals(learner, pbt.rivals)
-
-
-def _check_place(config: TrainConfig, path: str) -> None:
-    """Reject a path that the configuration does not have."""
-    head, name, *_ = split_path(path)
-    if head == "default_ppo":
-        return
-    refuse_unknown([name], config.policies, "pbt.space: policies")
-    spec = config.policies[name]
-    if not isinstance(spec, PolicySpec) or spec.ppo is None:
-        raise ValueError(
-            f"pbt.space has {path}, but policies.{name} has no ppo of its own; give it one, or use "
-            "default_ppo"
-        )

@@ -24,6 +24,7 @@ from jaxmarl_ppo.devices.joining import current
 from jaxmarl_ppo.learner.build import without_loads
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.machine.files import names_in
+from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays
 from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
@@ -166,6 +167,34 @@ def _saved_nothing(folder: Path) -> bool:
     if (folder / POLICIES_FILE).exists() or (folder / CURVE_FILE).exists():
         return False
     return (folder / CONFIG_FILE).is_file() and "id" in run_folder.read_record(folder)
+
+
+def check_setters(found: Found, callbacks: Sequence[str], without_callbacks: bool) -> None:
+    """Check that the callbacks that changed numbers of a run are there to go on with it.
+
+    Args:
+        found: the run.
+        callbacks: names of those that are given.
+        without_callbacks: whether the run is to go on without them.
+
+    Raises:
+        ValueError: If one is missing, or `without_callbacks` has no effect.
+    """
+    recorded = None if found.resumption is None else found.resumption.standing.changes
+    missing = [name for name in (recorded or {}).get("set_by", []) if name not in callbacks]
+    if missing and not without_callbacks:
+        assert recorded is not None
+        values = ", ".join(f"{path} = {show(x)}" for path, x in recorded["values"].items())
+        raise ValueError(
+            f"callbacks of {found.run_dir} changed numbers while it trained ({values}), and "
+            f"{listed(missing)} is missing; pass callbacks= to Trainer.resume, or keep these "
+            "values with without_callbacks=True (--without-callbacks)"
+        )
+    if without_callbacks and not missing:
+        raise ValueError(
+            "without_callbacks has no effect: no callback that is missing changed numbers of "
+            f"{found.run_dir}; drop it"
+        )
 
 
 def check_still_newest(found: Found) -> None:

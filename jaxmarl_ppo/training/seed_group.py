@@ -19,16 +19,17 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.callbacks import Callbacks, RunInfo, TrainResult
-from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
+from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
 from jaxmarl_ppo.runs.checkpoints import CheckpointData
 from jaxmarl_ppo.runs.files import MEMBERS
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.runs.manifest import Standing
+from jaxmarl_ppo.training.changing import InForce
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.exchange import first_values
 from jaxmarl_ppo.training.outcome import Logged, save_group, save_run
 from jaxmarl_ppo.training.run import Run, RunClock
-from jaxmarl_ppo.types import PyTree
+from jaxmarl_ppo.types import PyTree, TrainState
 
 
 def config_of_seed(config: TrainConfig, index: int) -> TrainConfig:
@@ -86,6 +87,7 @@ class SeedRun(Run):
         replica: the index at which it is trained.
         record: the content of its `config.json`.
         callbacks: that write its log.
+        in_force: the numbers that change.
         history: entries of its log.
         evaluations: its evaluations.
     """
@@ -93,6 +95,7 @@ class SeedRun(Run):
     replica: int
     record: Mapping[str, Any]
     callbacks: Callbacks
+    in_force: InForce
     history: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[dict[str, Any]] = field(default_factory=list)
 
@@ -212,8 +215,11 @@ class SeedGroup:
         """Make an entry of every seed's log, and return their aggregate."""
         metrics = jax.device_get(self.metrics)
         for run in self.runs:
-            run.history.append(run.entry(_row(metrics, run.replica), clock))
-            run.callbacks.tell("on_log", run.history[-1])
+            entry = run.entry(_row(metrics, run.replica), clock) | run.in_force.for_entry()
+            run.history.append(entry)
+            run.callbacks.tell("on_log", entry)
+            if run.in_force.see_entry(entry):
+                self._apply(run)
         self.metrics = self.members.fill(self.members.no_metrics)
         newest = [run.history[-1] for run in self.runs]
         numbers = summarise_seeds(
@@ -233,6 +239,8 @@ class SeedGroup:
         for run in self.runs:
             run.evaluations.append(self._report(run, clock))
             run.callbacks.tell("on_evaluation", run.evaluations[-1])
+            if run.in_force.see_evaluation(run.evaluations[-1]):
+                self._apply(run)
         newest = [run.evaluations[-1] for run in self.runs]
         when = ("env_steps", "iteration", "wall_s")
         found = [{k: v for k, v in own.items() if k not in when} for own in newest]
@@ -242,6 +250,22 @@ class SeedGroup:
     def _report(self, run: SeedRun, clock: RunClock) -> dict[str, Any]:
         """Evaluate a seed."""
         return run.report(clock)
+
+    @property
+    def changes(self) -> dict[str, Any] | None:
+        """What a checkpoint needs to know of numbers that change in the first seed."""
+        return self.kept[0].in_force.as_json()
+
+    def change(self, values: Mapping[str, Any], set_by: Sequence[str]) -> None:
+        """Change numbers of all seeds, by path, as the callbacks of these names ask for."""
+        for run in self.kept:
+            run.in_force.set(values, set_by)
+            self._apply(run)
+
+    def _apply(self, run: SeedRun) -> None:
+        """Put the numbers that are in force in a seed's state."""
+        state = to_host(self.member_state(run))
+        self.state = self.members.write(self.state, run.replica, run.in_force.changed(state))
 
     @property
     def kept(self) -> Sequence[SeedRun]:
@@ -258,6 +282,7 @@ class SeedGroup:
                 decisions=run.decisions,
                 num_entries=len(run.history),
                 num_evaluations=len(run.evaluations),
+                changes=run.in_force.as_json(),
             )
             names = self.learner.players.names
             members[run.name] = CheckpointData(arrays, run.good, names, run.record, own)
@@ -301,6 +326,11 @@ class SeedGroup:
 
     def _metrics_of(self, run: SeedRun) -> Any:
         return self.members.member(self.metrics, run.replica)
+
+
+def to_host(state: TrainState) -> TrainState:
+    """Copy a state to the host, its keys onto the default device."""
+    return from_arrays(to_arrays(state), state, Path("a member"))
 
 
 def _row(tree: PyTree, replica: int) -> Any:

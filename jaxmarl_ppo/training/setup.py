@@ -1,5 +1,6 @@
 """Make the object that a loop trains from a compiled program: a run or a group, new or resumed."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,11 @@ from jaxmarl_ppo.runs.lineage import Event, Lineage, from_json, values_of
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger, read_entries
 from jaxmarl_ppo.runs.manifest import read_archive
 from jaxmarl_ppo.runs.run_folder import read_record
+from jaxmarl_ppo.training.changing import Changing, InForce, hyperparams_with
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.exchange import first_values
 from jaxmarl_ppo.training.objective import Measure
-from jaxmarl_ppo.training.pbt_group import PbtGroup, hyperparams_with
+from jaxmarl_ppo.training.pbt_group import PbtGroup
 from jaxmarl_ppo.training.resume import Restored, Resumption, member_of, restore
 from jaxmarl_ppo.training.rivals import Rivals
 from jaxmarl_ppo.training.run import Run
@@ -65,6 +67,7 @@ def set_up_run(
     devices: Devices,
     evaluator: MeanwhileEvaluator | None,
     resumption: Resumption | None,
+    changing: Changing,
 ) -> SetUp:
     """Begin or resume a run.
 
@@ -76,11 +79,13 @@ def set_up_run(
         devices: of the run.
         evaluator: None where nothing is evaluated.
         resumption: the point to resume from; None for a new one.
+        changing: the numbers that can change.
 
     Raises:
         ValueError: If the checkpoint is of another run.
     """
-    state, no_metrics = compiled.init(jax.random.key(config.seed))
+    in_force = InForce(changing, None if resumption is None else resumption.standing.changes)
+    state, no_metrics = compiled.init(jax.random.key(config.seed), in_force.env_params)
     metrics = no_metrics = jax.device_get(no_metrics)
     history, evaluations, archived, decisions = [], [], None, 0
     if resumption is not None:
@@ -89,6 +94,8 @@ def set_up_run(
         metrics, decisions = restored.metrics, resumption.standing.decisions
         history, evaluations = restored.history, restored.evaluations
         archived = read_archive(resumption.checkpoint)
+    if in_force.values:
+        state = in_force.changed(state)
     run = Run(
         learner=learner,
         config=config,
@@ -99,7 +106,7 @@ def set_up_run(
         decisions=decisions,
     )
     archive = make_archive(learner.players, run_dir, archived)
-    trained = OneRun(run, compiled.train, no_metrics, state, metrics, archive)
+    trained = OneRun(run, compiled.train, no_metrics, state, metrics, archive, in_force)
     return SetUp(trained, history, evaluations)
 
 
@@ -109,6 +116,7 @@ def set_up_group(
     group_dir: Path,
     evaluator: MeanwhileEvaluator | None,
     resumption: Resumption | None,
+    changing: Changing,
 ) -> SetUp:
     """Begin or resume a group of seeds.
 
@@ -118,6 +126,7 @@ def set_up_group(
         group_dir: its folder; the folders of its members have their records already.
         evaluator: None where nothing is evaluated.
         resumption: the point to resume from; None for a new one.
+        changing: the numbers that can change.
 
     Raises:
         ValueError: If a checkpoint is of another run.
@@ -134,7 +143,8 @@ def set_up_group(
         if config.pbt is not None:
             own = with_values(own, values_of(events, run_dir.name))
         of_member = None if resumption is None else member_of(resumption, run_dir)
-        restored = _begin_member(members, config, own, of_member)
+        in_force = InForce(changing, None if of_member is None else of_member.standing.changes)
+        restored = _begin_member(members, config, own, of_member, in_force)
         state = restored.state
         if of_member is not None:
             metrics = members.write(metrics, replica, restored.metrics)
@@ -149,6 +159,7 @@ def set_up_group(
             run_dir=run_dir,
             record=read_record(run_dir),
             callbacks=Callbacks(run_dir, [JsonLinesLogger(), TensorBoardLogger()]),
+            in_force=in_force,
             good=_population_of(state),
             good_env_steps=_env_steps(own, of_member),
             decisions=0 if of_member is None else of_member.standing.decisions,
@@ -173,7 +184,11 @@ def set_up_group(
 
 
 def _begin_member(
-    members: Members, config: TrainConfig, own: TrainConfig, resumption: Resumption | None
+    members: Members,
+    config: TrainConfig,
+    own: TrainConfig,
+    resumption: Resumption | None,
+    in_force: InForce,
 ) -> Restored:
     """Begin or resume a member of a group.
 
@@ -182,12 +197,17 @@ def _begin_member(
         config: of the group.
         own: of the member, with its present numbers.
         resumption: the point to resume the member from; None for a new one.
+        in_force: the numbers that change.
     """
     hyperparams = None if config.pbt is None else hyperparams_with(members.learner, own)
-    state = members.begin(jax.random.key(own.seed), hyperparams)
+    state = members.begin(jax.random.key(own.seed), hyperparams, in_force.env_params)
     if resumption is None:
-        return Restored(state, members.no_metrics, [], [])
-    return restore(resumption, state, members.no_metrics)
+        restored = Restored(state, members.no_metrics, [], [])
+    else:
+        restored = restore(resumption, state, members.no_metrics)
+    if not in_force.values:
+        return restored
+    return dataclasses.replace(restored, state=in_force.changed(restored.state))
 
 
 def _events(config: TrainConfig, learnt: Mapping[str, Any] | None) -> list[Event]:

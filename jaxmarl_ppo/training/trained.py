@@ -15,6 +15,7 @@ from jaxmarl_ppo.runs.callbacks import TrainResult
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoints import CheckpointData
 from jaxmarl_ppo.runs.manifest import Standing
+from jaxmarl_ppo.training.changing import InForce
 from jaxmarl_ppo.training.outcome import Logged, save_run
 from jaxmarl_ppo.training.run import Run, RunClock
 from jaxmarl_ppo.training.snapshot_archive import SnapshotArchive
@@ -69,6 +70,15 @@ class Trained(Protocol):
         """Copy the content of a checkpoint."""
         ...
 
+    @property
+    def changes(self) -> dict[str, Any] | None:
+        """What a checkpoint needs to know of numbers that change; of a group, its first run's."""
+        ...
+
+    def change(self, values: Mapping[str, Any], set_by: Sequence[str]) -> None:
+        """Change numbers, by path, as the callbacks of these names ask for."""
+        ...
+
     def forget(self) -> None:
         """Remove files that only older checkpoints needed, now that there is a newer one."""
         ...
@@ -93,6 +103,7 @@ class OneRun:
         state: of training.
         metrics: of the present log interval.
         archive: of snapshots that do not all lie on the device; None where they do.
+        in_force: the numbers that change.
     """
 
     run: Run
@@ -101,6 +112,7 @@ class OneRun:
     state: TrainState
     metrics: Metrics
     archive: SnapshotArchive | None
+    in_force: InForce
 
     @property
     def good_env_steps(self) -> int:
@@ -143,8 +155,10 @@ class OneRun:
 
     def entry(self, clock: RunClock) -> dict[str, Any]:
         """Make an entry of the interval, and begin the next one."""
-        entry = self.run.entry(self.metrics, clock)
+        entry = self.run.entry(self.metrics, clock) | self.in_force.for_entry()
         self.metrics = self.no_metrics
+        if self.in_force.see_entry(entry):
+            self.state = self.in_force.changed(self.state)
         if "league" in entry and self.archive is not None:
             for policy, described in self.archive.describe().items():
                 entry["league"]["pools"][policy] |= described
@@ -152,7 +166,20 @@ class OneRun:
 
     def evaluate(self, clock: RunClock) -> dict[str, Any]:
         """Evaluate what was learnt."""
-        return self.run.report(clock)
+        report = self.run.report(clock)
+        if self.in_force.see_evaluation(report):
+            self.state = self.in_force.changed(self.state)
+        return report
+
+    @property
+    def changes(self) -> dict[str, Any] | None:
+        """What a checkpoint needs to know of numbers that change."""
+        return self.in_force.as_json()
+
+    def change(self, values: Mapping[str, Any], set_by: Sequence[str]) -> None:
+        """Change numbers, by path, as the callbacks of these names ask for."""
+        self.in_force.set(values, set_by)
+        self.state = self.in_force.changed(self.state)
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> CheckpointData:
         """Copy the content of a checkpoint to the host."""

@@ -30,15 +30,19 @@ from jaxmarl_ppo.runs.callbacks import (
     Callback,
     CallbackError,
     Callbacks,
+    Control,
     RunInfo,
     TrainResult,
     as_callbacks,
+    name_of,
 )
 from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
 from jaxmarl_ppo.runs.place import RunFolders
 from jaxmarl_ppo.training import jobs, resume
+from jaxmarl_ppo.training.changing import Changing
 from jaxmarl_ppo.training.claim import claimed
+from jaxmarl_ppo.training.conditions import Until
 from jaxmarl_ppo.training.display import make_progress
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
@@ -53,7 +57,6 @@ from jaxmarl_ppo.training.saving import GroupSaver, Saver
 from jaxmarl_ppo.training.seed_group import config_of_seed, make_members, member_dir, member_name
 from jaxmarl_ppo.training.setup import SetUp, set_up_group, set_up_run
 from jaxmarl_ppo.training.time_split import TimeSplit
-from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import PyTree
 
 LOG_ENTRIES = 100
@@ -142,6 +145,9 @@ class Trainer:
         self._objective()
         check_measure(config.objective.measure, self.learner, self._evaluator)
         self._until()
+        self._changing = Changing(self.learner, config, of_one, self._evaluator)
+        for stage in config.curriculum if check_env else ():
+            quick_check(env, self._changing.env_params(stage.values))
         self._keep_awake = keep_cores_awake
         self._compiled: CompiledRun | None = None
 
@@ -159,6 +165,7 @@ class Trainer:
         config: TrainConfig | None = None,
         allow_imports: Sequence[str] = (),
         changes: Mapping[str, Any] | None = None,
+        without_callbacks: bool = False,
         **kwargs: Any,
     ) -> "Trainer":
         """Make a trainer that resumes a run from its newest checkpoint.
@@ -185,6 +192,8 @@ class Trainer:
             allow_imports: as in `load_run`, further names of code.
             changes: other values of settings that do not affect learning, by path as in a file,
                 such as `{"evaluation.every_env_steps": 1e6}`.
+            without_callbacks: resume a run whose callbacks changed numbers of it (`Control.set`)
+                without them; the numbers stay as they are.
             **kwargs: as for a new trainer: `callbacks`, `progress`, `keep_cores_awake`,
                 `check_env`.
 
@@ -200,6 +209,8 @@ class Trainer:
         given = {name: value for name, value in given.items() if value is not None}
         given |= changes or {}
         found = resume.find(run_dir, given, env, network, config, allow_imports)
+        callbacks = as_callbacks(kwargs.get("callbacks", ()))
+        resume.check_setters(found, [name_of(each) for each in callbacks], without_callbacks)
         return cls(
             found.env,
             found.env_params,
@@ -260,7 +271,7 @@ class Trainer:
         around.progress.set_phase("training")
         error: Exception | None = None
         try:
-            around.callbacks.tell("on_start", self._run_info(loop))
+            loop.tell("on_start", self._run_info(loop))
             with host_errors():
                 loop.run()
             loop.leave()
@@ -299,14 +310,23 @@ class Trainer:
         config, resumption = self.config, self._resumption
         if self._members is not None:
             call_interruptibly(self._members.compile, interruption)
-            return set_up_group(self._members, config, folder, self._evaluator, resumption)
+            return set_up_group(
+                self._members, config, folder, self._evaluator, resumption, self._changing
+            )
         devices, key = Devices(self.learner.num_devices), jax.random.key(config.seed)
         if self._compiled is None:  # a second run of the same trainer needs no compilation
             self._compiled = call_interruptibly(
                 lambda: compile_run(self.learner, devices, key), interruption
             )
         return set_up_run(
-            self.learner, config, folder, self._compiled, devices, self._evaluator, resumption
+            self.learner,
+            config,
+            folder,
+            self._compiled,
+            devices,
+            self._evaluator,
+            resumption,
+            self._changing,
         )
 
     def _make_loop(
@@ -327,7 +347,7 @@ class Trainer:
             record=self._record(),
             run_dir=folder,
             log_interval=self.log_interval,
-            callbacks=Callbacks(folder),
+            callbacks=Callbacks(folder, control=self._control()),
             progress=progress,
             interruption=interruption,
             saver=make_saver(
@@ -385,7 +405,14 @@ class Trainer:
             resumed_at=self._env_steps(loop.iteration),
             history=tuple(loop.history),
             evaluations=tuple(loop.evaluations),
+            control=loop.around.callbacks.control,
         )
+
+    def _control(self) -> Control:
+        recorded = None if self._resumption is None else self._resumption.standing.changes
+        values = {} if recorded is None else recorded["values"]
+        by_clock = self.config.log_interval is None and not self.config.curriculum
+        return Control(self._changing.check, values, by_clock)
 
     def _objective(self) -> Objective:
         if self._resumption is None:
@@ -394,7 +421,7 @@ class Trainer:
         return Objective(self.config, self.learner, standing.best, standing.num_worse)
 
     def _until(self) -> Until:
-        return Until(self.config.until, self.learner)
+        return Until(self.config, self.learner, self._evaluator)
 
     def _record(self) -> dict[str, Any]:
         config = self.config

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jaxmarl_envs import make, registry
+from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.cli import check_env, new_env
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.config.text import read_text
@@ -290,6 +291,54 @@ def test_a_run_is_exported_when_its_environment_is_named_again(capsys, folder, r
     assert out.is_file()
 
 
+@pytest.fixture(scope="module")
+def made_in_python(folder):
+    """A run of an environment that Python code made, and the name of a function that makes it."""
+    (folder / "makers.py").write_text(
+        "from heap import Heap\n"
+        "def small():\n    return Heap(max_take=2)\n"
+        "def other():\n    import jaxmarl_envs\n    return jaxmarl_envs.make('relay')[0]\n"
+    )
+    heap, params = make(f"{folder}/heap.py:Heap", max_take=2)
+    env = type(heap)(max_take=2)
+    config = TrainConfig(
+        total_env_steps=32,
+        num_envs=4,
+        num_steps=8,
+        default_policy=PolicySpec(network=MLP(hidden_sizes=(4,))),
+        default_ppo=PPOConfig(num_minibatches=2),
+    )
+    trainer.Trainer(env, params, config, folder / "python", progress=False).train()
+    return folder / "python", f"{folder}/makers.py:small"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["evaluate --episodes 4", "report", "watch --episodes 1 --out {out}", "resume --total 64"],
+)
+def test_a_run_from_python_is_used_when_what_makes_its_environment_is_named(
+    capsys, made_in_python, tmp_path, command
+):
+    made, name = made_in_python
+    run_dir = shutil.copytree(made, tmp_path / "run")
+    command, *options = command.format(out=tmp_path / "game.html").split()
+    options = [option.replace("--total", "--total-env-steps") for option in options]
+    status, _, errors = run(capsys, command, str(run_dir), *options)
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "environment 'heap' was made in Python, or is not registered here; name what" in errors
+    status, _, errors = run(capsys, command, str(run_dir), *options, "--env", name)
+    assert status == 0, errors
+
+
+def test_another_environment_than_a_run_from_python_had_is_refused(made_in_python):
+    run_dir, name = made_in_python
+    assert load_run(run_dir, env=name).env.max_take == 2
+    with pytest.raises(ValueError, match=r"on environment 'heap', but '.*other' makes 'relay'"):
+        load_run(run_dir, env=name.replace("small", "other"))
+    with pytest.raises(ValueError, match=r"naming 'json.tool' has no effect"):
+        load_run(run_dir, env=name, allow_imports=["json.tool"])
+
+
 @pytest.fixture
 def altered(run_dir, tmp_path):
     """A copy of the run whose record names another environment."""
@@ -310,6 +359,11 @@ def test_a_file_that_is_gone_is_named(altered, tmp_path):
     for env in (None, name):
         with pytest.raises(ValueError, match=r"gone.py' is gone; .*load_run\(run_dir, env="):
             load_run(run_dir, env=env)
+
+
+def test_an_environment_whose_file_has_moved_is_named_anew(folder, altered, tmp_path):
+    run_dir = altered(f"{tmp_path}/gone.py:Heap", max_take=2)
+    assert load_run(run_dir, env=f"{folder}/heap.py:Heap").env.max_take == 2
 
 
 def test_naming_a_registered_environment_again_has_no_effect(altered):

@@ -178,7 +178,7 @@ def test_what_is_learnt_from_cannot_change(whole, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="empty has no checkpoint to go on from"):
         Trainer.resume(tmp_path / "empty")
-    with pytest.raises(ValueError, match="'lamps' was not built by `make`"):
+    with pytest.raises(ValueError, match="'lamps' was made in Python"):
         Trainer.resume(whole.run_dir)
 
 

@@ -280,7 +280,7 @@ def test_saved_policies_are_the_final_ones(result):
 
 def test_run_of_an_unregistered_environment_needs_it_again(result):
     with pytest.raises(
-        ValueError, match="'lamps' was not built by `make`, or is not registered here; pass it"
+        ValueError, match="'lamps' was made in Python, or is not registered here; name"
     ):
         load_run(result.run_dir)
 
@@ -571,7 +571,7 @@ def test_environment_is_built_again_as_it_was_made(tmp_path):
     record = run_folder.run_record(env, params, TrainConfig())
     assert run_folder._recorded_env(record["env"], None)[0].illegal == "random"
     record = run_folder.run_record(type(env)(illegal="random"), params, TrainConfig())
-    with pytest.raises(ValueError, match="'tic_tac_toe' was not built by `make`"):
+    with pytest.raises(ValueError, match="'tic_tac_toe' was made in Python"):
         run_folder._recorded_env(record["env"], None)
 
 
@@ -651,6 +651,26 @@ def test_import_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "[]"]
+
+
+def test_everything_else_is_imported_where_an_extra_is_not_installed():
+    code = (
+        "import sys, importlib.machinery as m\n"
+        "found = m.PathFinder.find_spec\n"
+        "m.PathFinder.find_spec = lambda name, *rest: (\n"
+        "    None if name == 'optuna' else found(name, *rest))\n"
+        "from jaxmarl_ppo import *\n"
+        "print('Sweep' in globals(), 'Trainer' in globals())\n"
+        "try:\n"
+        "    from jaxmarl_ppo import Sweep\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "False True",
+        "a search needs optuna: pip install ./envs '.[optuna]' in a clone of the repository",
+    ]
 
 
 def test_unknown_name_of_the_package():

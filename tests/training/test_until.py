@@ -64,8 +64,10 @@ def test_what_an_evaluation_says_ends_a_run(tmp_path):
     result = train(tmp_path / "run", until, env=Rounds(), evaluation=evaluation)
     assert len(result.evaluations) == 1
     assert result.stopped_by.endswith("holds, it is 5")
-    with pytest.raises(ValueError, match=r"until names 'evaluation.no'.* valid: .*unfinished|of "):
-        train(tmp_path / "no", ("evaluation.no>1",), env=Rounds(), evaluation=evaluation)
+    with pytest.raises(ValueError, match=r"until names 'evaluation.no', which is not in an eval"):
+        make_trainer(
+            tmp_path / "no", until=("evaluation.no>1",), env=Rounds(), evaluation=evaluation
+        )
 
 
 @pytest.mark.parametrize(

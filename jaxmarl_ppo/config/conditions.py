@@ -1,4 +1,4 @@
-"""Stopping conditions on numbers of a run's log, such as `shared.return_mean > 20`."""
+"""Conditions on numbers of a run's log, such as `shared.return_mean > 20`."""
 
 import operator
 import re
@@ -39,8 +39,12 @@ class Condition:
         return f"{self.name} {self.relation} {self.bound:g}"
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str, name: str = "a condition") -> Condition:
     """Read a condition such as `shared.return_mean > 20`, with or without blanks.
+
+    Args:
+        text: the condition.
+        name: what messages call it.
 
     Raises:
         ValueError: If it is something else.
@@ -52,7 +56,7 @@ def parse_condition(text: str) -> Condition:
         bound = float("nan")
     if found is None or not abs(bound) <= MAX_FLOAT:
         raise refusal(
-            "a condition of until",
+            name,
             f"a number of the log, one of {', '.join(_RELATIONS)}, and a finite number, such as "
             "'shared.return_mean > 20'",
             text,
@@ -68,16 +72,18 @@ def check_until(name: str, value: Any) -> tuple[str, ...]:
     """
     texts = tuple(check_sequence(name, value, "a sequence of conditions"))
     for text in texts:
-        if not isinstance(text, str):
-            raise refusal(f"an entry of {name}", "a condition such as 'all.return_mean > 20'", text)
-        parse_condition(text)
+        _check_condition(f"an entry of {name}", text)
     refuse_repeated(name, texts)
     return texts
 
 
-def _check_condition(name: str, value: Any) -> Condition:
-    return parse_condition(value)
+def _check_condition(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise refusal(name, "a condition such as 'all.return_mean > 20'", value)
+    parse_condition(value, name)
+    return value
 
 
+ConditionText = Annotated[str, _check_condition]
 # Each word of a command line is one only if it reads as such.
-Conditions = Annotated[tuple[Annotated[str, _check_condition], ...], check_until]
+Conditions = Annotated[tuple[ConditionText, ...], check_until]
