@@ -3,7 +3,7 @@
     python benchmarks/curriculum.py --json benchmarks/curriculum-cpu.json
     python benchmarks/curriculum.py --table     # the table of docs/learning.md
 
-`remember_cue` shows a cue and asks for it some steps later. Both runs have the same LSTM and budget
+`RememberCue` shows a cue and asks for it some steps later. Both runs have the same LSTM and budget
 and are evaluated on the longest delay; one of them trains on it alone, and the other on shorter
 ones first.
 """
@@ -21,10 +21,10 @@ from jaxmarl_ppo import LSTM, EvaluationConfig, PolicySpec, PPOConfig, Stage, Tr
 from jaxmarl_ppo.machine.hardware import describe_hardware
 
 RECORD = Path(__file__).with_name("curriculum-cpu.json")
-DELAY = 62  # 33 decisions in an episode
-DELAYS = (2, 6, 14, 30)
+DELAY = 120  # 62 decisions in an episode
+DELAYS = (2, 6, 14, 30, 60)
 SEEDS = (0, 1, 2)
-STEPS = 2_000_000
+STEPS = 1_000_000
 PLAIN = TrainConfig(
     total_env_steps=STEPS,
     num_envs=64,
@@ -32,7 +32,6 @@ PLAIN = TrainConfig(
     log_interval=1,
     default_policy=PolicySpec(network=LSTM(hidden_sizes=(32,), lstm_size=32)),
     default_ppo=PPOConfig(learning_rate=1e-3, bptt_length=64, gamma=1.0, gae_lambda=0.95),
-    evaluation=EvaluationConfig(every_env_steps=STEPS, episodes=1024),
 )
 STAGES = (
     *(Stage({"env.params.delay": d}, advance_when="agent_0.return_mean > 0.95") for d in DELAYS),
@@ -41,11 +40,17 @@ STAGES = (
 ROWS = {"the delay alone": (), "shorter delays first": STAGES}
 
 
-def train(curriculum: tuple[Stage, ...], seed: int) -> dict[str, Any]:
+def train(curriculum: tuple[Stage, ...], seed: int, env_steps: int = STEPS) -> dict[str, Any]:
     """Train a run; return what it earns in the end, and when every stage began."""
-    env, params = jaxmarl_envs.make("remember_cue")
+    env, params = jaxmarl_envs.make("jaxmarl_envs.toy:RememberCue")
     params = params.replace(delay=DELAY)
-    config = dataclasses.replace(PLAIN, curriculum=curriculum, seed=seed)
+    config = dataclasses.replace(
+        PLAIN,
+        total_env_steps=env_steps,
+        curriculum=curriculum,
+        evaluation=EvaluationConfig(every_env_steps=env_steps, episodes=1024),
+        seed=seed,
+    )
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
         result = Trainer(env, params, config, run_dir, progress=False).train()

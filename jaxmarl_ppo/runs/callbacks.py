@@ -9,70 +9,12 @@ from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.types import Population, TrainState
 
-
-@dataclass(frozen=True)
-class RunInfo:
-    """Describes the run that begins or is resumed.
-
-    Attributes:
-        run_dir: its folder.
-        config: its configuration.
-        record: the content of its `config.json`.
-        env_name: the environment's name.
-        resumed_at: environment steps done before, 0 unless the run is resumed.
-        history: entries of the log that were made before.
-        evaluations: evaluations that were made before.
-        control: changes numbers of the run while it goes on; None for a member of a group, whose
-            callbacks belong to the group.
-    """
-
-    run_dir: Path
-    config: TrainConfig
-    record: Mapping[str, Any]
-    env_name: str
-    resumed_at: int
-    history: Sequence[Mapping[str, Any]]
-    evaluations: Sequence[Mapping[str, Any]]
-    control: "Control | None" = None
+# From a path and a value.
+Check = Callable[[str, Any], tuple[str, bool | int | float]]
 
 
-@dataclass(frozen=True)
-class TrainResult:
-    """Holds the result of a run.
-
-    Attributes:
-        state: the final training state.
-        population: the players in it, as saved.
-        history: the entries of `metrics.jsonl`; see `runs.log`.
-        evaluations: the entries of `evaluations.jsonl`.
-        run_dir: the run's folder.
-        env_steps: environment steps done.
-        interrupted: whether it was stopped before its end.
-        stopped_by: what stopped it: a signal's name, or a sentence; None if it was completed.
-        members: of a group of seeds, the results of those that reached the group's end. The state
-            of the group has an axis of them, and its numbers cover all of them.
-        stopped_members: of a group, by name, the other members and what stopped them.
-        best_member: of population-based training, the name of the best member at the last
-            measurement.
-    """
-
-    state: TrainState
-    population: Population
-    history: list[dict[str, Any]]
-    evaluations: list[dict[str, Any]]
-    run_dir: Path
-    env_steps: int
-    interrupted: bool
-    stopped_by: str | None
-    members: "tuple[TrainResult, ...]" = ()
-    stopped_members: Mapping[str, str] = field(default_factory=dict)
-    best_member: str | None = None
-
-    def __repr__(self) -> str:
-        stopped = f", stopped by {self.stopped_by}" if self.interrupted else ""
-        return (
-            f"TrainResult({self.env_steps:,} environment steps in {str(self.run_dir)!r}{stopped})"
-        )
+def _refuse(path: str, value: Any) -> tuple[str, bool | int | float]:
+    raise ValueError(f"{path} cannot change here: there is no run of its own")
 
 
 class Control:
@@ -82,7 +24,7 @@ class Control:
 
     Args:
         check: returns the full path of a number that may change, and its new value, or raises a
-            `ValueError`.
+            `ValueError`; by default nothing may change.
         values: the values that callbacks have set before, in a resumed run, by full path.
         logs_by_clock: whether the moments of log entries depend on the clock.
     """
@@ -92,12 +34,12 @@ class Control:
 
     def __init__(
         self,
-        check: Callable[[str, Any], tuple[str, bool | int | float]],
-        values: Mapping[str, bool | int | float],
-        logs_by_clock: bool,
+        check: Check = _refuse,
+        values: Mapping[str, bool | int | float] | None = None,
+        logs_by_clock: bool = False,
     ) -> None:
         self._check, self._logs_by_clock = check, logs_by_clock
-        self._values = dict(values)
+        self._values = dict(values or {})
         self._changes: dict[str, Any] = {}
         self._set_by: list[str] = []
         self._caller: tuple[str, str] | None = None
@@ -150,6 +92,70 @@ class Control:
     def called_from(self, caller: tuple[str, str] | None) -> None:
         """Note the callback and the method that is running; None if none is."""
         self._caller = caller
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """Describes the run that begins or is resumed.
+
+    Attributes:
+        run_dir: its folder.
+        config: its configuration.
+        record: the content of its `config.json`.
+        env_name: the environment's name.
+        resumed_at: environment steps done before, 0 unless the run is resumed.
+        history: entries of the log that were made before.
+        evaluations: evaluations that were made before.
+        control: changes numbers of the run while it goes on.
+    """
+
+    run_dir: Path
+    config: TrainConfig
+    record: Mapping[str, Any]
+    env_name: str
+    resumed_at: int
+    history: Sequence[Mapping[str, Any]]
+    evaluations: Sequence[Mapping[str, Any]]
+    control: Control = field(default_factory=Control)
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """Holds the result of a run.
+
+    Attributes:
+        state: the final training state.
+        population: the players in it, as saved.
+        history: the entries of `metrics.jsonl`; see `runs.log`.
+        evaluations: the entries of `evaluations.jsonl`.
+        run_dir: the run's folder.
+        env_steps: environment steps done.
+        interrupted: whether it was stopped before its end.
+        stopped_by: what stopped it: a signal's name, or a sentence; None if it was completed.
+        members: of a group of seeds, the results of those that reached the group's end. The state
+            of the group has an axis of them, and its numbers cover all of them.
+        stopped_members: of a group, by name, the other members and what stopped them.
+        best_member: of population-based training, the name of the best member at the last
+            measurement.
+    """
+
+    state: TrainState
+    population: Population
+    history: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+    run_dir: Path
+    env_steps: int
+    interrupted: bool
+    stopped_by: str | None
+    members: "tuple[TrainResult, ...]" = ()
+    stopped_members: Mapping[str, str] = field(default_factory=dict)
+    best_member: str | None = None
+
+    def __repr__(self) -> str:
+        stopped = f", stopped by {self.stopped_by}" if self.interrupted else ""
+        return (
+            f"TrainResult({self.env_steps:,} environment steps in {str(self.run_dir)!r}{stopped})"
+        )
 
 
 class Callback:
@@ -230,7 +236,7 @@ class Callbacks:
     ) -> None:
         self._callbacks = list(callbacks)
         self._run_dir = run_dir
-        self.control = control
+        self.control = Control() if control is None else control
         self.stopped_by: str | None = None
 
     def add(self, *callbacks: Callback) -> None:
@@ -245,14 +251,12 @@ class Callbacks:
         """
         for callback in self._callbacks:
             try:
-                if self.control is not None:
-                    self.control.called_from((name_of(callback), method))
+                self.control.called_from((name_of(callback), method))
                 ends = getattr(callback, method)(what)
             except Exception as error:
                 raise CallbackError(callback, method, error, self._run_dir) from error
             finally:
-                if self.control is not None:
-                    self.control.called_from(None)
+                self.control.called_from(None)
             if ends is True and self.stopped_by is None:
                 self.stopped_by = f"callback {name_of(callback)}.{method}"
 

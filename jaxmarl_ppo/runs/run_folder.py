@@ -296,24 +296,29 @@ def _recorded_env(
     if not isinstance(again, str | None):
         raise ValueError(f"env must be an environment or the name of one, got {again!r}")
     made, name = record["make"], record["name"]
-    known = made is not None and (is_own(made["name"]) or made["name"] in jaxmarl_envs.all_names())
-    gone = missing_file(made["name"]) if known else None
-    if known and gone is None:
+    if (
+        made is not None
+        and not is_own(made["name"])
+        and made["name"] not in jaxmarl_envs.all_names()
+    ):
+        made = None
+    gone = None if made is None else missing_file(made["name"])
+    if made is not None and gone is None:
         again = [] if again is None else [again]
         env, params = make_env(made["name"], made["kwargs"], [*again, *allow_imports], "the run")
         check_effect(env, [*again, *allow_imports])
         return env, params
-    if again is None or (gone is not None and again == made["name"]):
+    if again is None or (made is not None and again == made["name"]):
         why = (
             f"environment {name!r} was made in Python, or is not registered here"
-            if gone is None
+            if made is None
             else f"the run's environment is {made['name']!r}, but file {str(gone)!r} is gone"
         )
         raise ValueError(
             f"{why}; name what makes it: --env path/to/file.py:Class or package.module:function, "
             "or from Python load_run(run_dir, env=MyEnv(...))"
         )
-    kwargs = {} if gone is None else made["kwargs"]
+    kwargs = {} if made is None else made["kwargs"]
     env, params = make_env(again, kwargs, [again, *allow_imports], "--env")
     check_effect(env, allow_imports)
     if env.name != name:

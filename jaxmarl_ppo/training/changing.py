@@ -162,7 +162,8 @@ class InForce:
         self._set_by: list[str] = []  # names of these callbacks
         if recorded is not None:
             self._stage, self._since = recorded["stage"], recorded["since"]
-            self._set, self._set_by = dict(recorded["values"]), list(recorded["set_by"])
+            self._set = dict(changing.check(*each) for each in recorded["values"].items())
+            self._set_by = list(recorded["set_by"])
             if self._stage >= max(1, len(changing.stages)):
                 raise ValueError(
                     f"the checkpoint is of stage {self._stage}, but the curriculum has "
@@ -230,8 +231,8 @@ class InForce:
         if steps >= stage.min_env_steps:
             for text, direction in ((stage.return_when, -1), (stage.advance_when, 1)):
                 condition = None if text is None else parse_condition(text)
-                if condition in found and condition.holds(found[condition]):
-                    move = direction
+                if condition is not None and condition in found:
+                    move = direction if condition.holds(found[condition]) else move
         if move == 0 and stage.max_env_steps is not None and steps >= stage.max_env_steps:
             move = 1
         if move:
@@ -248,5 +249,6 @@ def hyperparams_with(learner: Learner, config: TrainConfig) -> OwnHyperparams:
 def _in_place_of(old: jax.Array | np.ndarray, new: Any) -> jax.Array:
     """Put numbers where others are: on their devices, or wherever JAX likes as they are."""
     new = np.asarray(new, old.dtype)
-    is_bound = isinstance(old, jax.Array) and old.committed
-    return jax.device_put(new, old.sharding) if is_bound else jnp.asarray(new)
+    if isinstance(old, jax.Array) and old.committed:
+        return jax.device_put(new, old.sharding)
+    return jnp.asarray(new)

@@ -104,8 +104,7 @@ class Loop:
         """
         around = self.around
         around.callbacks.tell(method, what)
-        control = around.callbacks.control
-        changes = around.processes.agree("changes", lambda: control and control.take())
+        changes = around.processes.agree("changes", around.callbacks.control.take)
         if changes:
             self.trained.change(**changes)
 

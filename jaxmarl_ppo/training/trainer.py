@@ -347,7 +347,7 @@ class Trainer:
             record=self._record(),
             run_dir=folder,
             log_interval=self.log_interval,
-            callbacks=Callbacks(folder, control=self._control()),
+            callbacks=Callbacks(folder, (), self._control()),
             progress=progress,
             interruption=interruption,
             saver=make_saver(

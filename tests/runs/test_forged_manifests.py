@@ -72,6 +72,38 @@ def test_what_a_standing_needs_must_be_there(checkpoint, key):
         read_standing(checkpoint)
 
 
+CHANGES = {"stage": 1, "since": 96, "values": {"default_ppo.gamma": 0.9}, "set_by": ["Grow"]}
+
+
+def test_changes_are_read_and_may_be_missing(checkpoint):
+    assert read_standing(checkpoint).changes is None
+    forge(checkpoint, lambda m: m.update(changes=CHANGES))
+    assert read_standing(checkpoint).changes == CHANGES
+    forge(checkpoint, lambda m: m.pop("changes"))  # as older versions wrote it
+    assert read_standing(checkpoint).changes is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("stage", -1),
+        ("stage", True),
+        ("since", "3"),
+        ("values", [0.9]),
+        ("values", {"gamma": "0.9"}),
+        ("set_by", "Grow"),
+        ("set_by", [3]),
+    ],
+)
+def test_changes_that_cannot_be_are_damage(checkpoint, key, value):
+    forge(checkpoint, lambda m: m.update(changes={**CHANGES, key: value}))
+    with pytest.raises(DamagedCheckpoint, match=rf"is no manifest .*: changes.{key} is"):
+        read_standing(checkpoint)
+    forge(checkpoint, lambda m: m.update(changes=value))
+    with pytest.raises(DamagedCheckpoint, match=r"is no manifest of a checkpoint: changes"):
+        read_standing(checkpoint)
+
+
 @pytest.mark.parametrize("name", ["../../../secret", "/dev/zero", "", "a/../../b"])
 def test_no_file_outside_a_checkpoint_is_read(checkpoint, name):
     forge(checkpoint, lambda m: m["sha256"].update({name: "0" * 64}))

@@ -132,7 +132,8 @@ def test_importing_the_environments_loads_nothing_and_all_their_names_load_only_
 @pytest.mark.parametrize("package", [jaxmarl_ppo, jaxmarl_envs])
 def test_names_of_the_package_are_those_that_type_checkers_see(package):
     tree = ast.parse(Path(package.__file__).read_text())
-    (block,) = (n for n in tree.body if isinstance(n, ast.If) and n.test.id == "TYPE_CHECKING")
+    conditional = [node for node in tree.body if isinstance(node, ast.If)]
+    (block,) = (node for node in conditional if ast.unparse(node.test) == "TYPE_CHECKING")
     seen = {
         alias.name: node.module.removeprefix(f"{package.__name__}.")
         for node in block.body

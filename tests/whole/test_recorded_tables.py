@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import continuous_actions  # noqa: E402
+import curriculum  # noqa: E402
 import few_steps  # noqa: E402
 import optimisers  # noqa: E402
 from ray_baseline.scenarios import Measure  # noqa: E402
@@ -18,10 +19,17 @@ from jaxmarl_ppo import TrainConfig  # noqa: E402
 from jaxmarl_ppo.config.presets import SLOW_ENV, preset  # noqa: E402
 
 
-@pytest.mark.parametrize("script", [continuous_actions, optimisers])
+@pytest.mark.parametrize("script", [continuous_actions, curriculum, optimisers])
 def test_the_document_shows_what_is_recorded(script):
     runs = json.loads(script.RECORD.read_text())["runs"]
     assert script.make_table(runs) in (ROOT / "docs" / "learning.md").read_text()
+
+
+@pytest.mark.slow
+def test_what_is_not_learnt_alone_is_learnt_with_a_curriculum():
+    returns = [curriculum.train(row, 3, env_steps=300_000) for row in curriculum.ROWS.values()]
+    assert returns[0]["return"] < 0.6
+    assert returns[1]["return"] > 0.95
 
 
 def test_the_document_shows_how_many_steps_were_needed():
