@@ -22,6 +22,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here = page.file.src_uri
     if here == "index.md":
         markdown = (root / "README.md").read_text("utf-8")
+        page.meta["hide"] = ["toc"]  # its column is needed for the comments in long lines of code
     known = {file.src_uri for file in files}
     return _LINK.sub(lambda link: _on_site(link, here, known), markdown)
 

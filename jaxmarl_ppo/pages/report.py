@@ -331,7 +331,7 @@ def _played(
     episodes = f"{report['episodes']:,} fresh episodes, sampled actions, seed {seed}"
     return {
         "evaluation": {
-            "headline": _notes(report, bool(scenario)) + [episodes],
+            "headline": [*_notes(report, bool(scenario)), episodes],
             "results": {"columns": results, "rows": scenario},
             "columns": heads,
             "rows": rows,

@@ -230,8 +230,18 @@ def test_the_next_move_is_marked_in_the_picture(page):
     page.execute_script("view.data.episodes[0].ticks[0][0].action = 4; showStep()")
     (place,) = places(page, "chosen")
     assert place.get_attribute("data-action") == "4"
-    assert len(places(page, "best")) == 9  # every first move draws
+    # Every first move draws, so none of them is marked.
+    assert not places(page, "best")
+    assert "every move is a best one" in page.find_element(By.ID, "picture-key").text
+    page.execute_script("view.data.episodes[0].ticks[0][0].all_best = false; showStep()")
+    assert len(places(page, "best")) == 9
     assert "best moves" in page.find_element(By.ID, "picture-key").text
+    frames = [frame.rect for frame in places(page, "best-frame")]
+    assert len(frames) == 8  # the ninth is the next move
+    for k, one in enumerate(frames):
+        for other in frames[:k]:
+            apart = max(abs(one["x"] - other["x"]), abs(one["y"] - other["y"]))
+            assert apart > 1.2 * one["width"]
     press(page, Keys.END)
     assert not places(page, "chosen")
     assert not places(page, "best")
