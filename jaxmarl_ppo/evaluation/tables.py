@@ -65,14 +65,14 @@ def scenario_table(report: Report, goals: Mapping[str, float]) -> tuple[list[str
 
     for way, number in report.get("exploitability", {}).items():
         if way != "best_response":
-            enter("exploitability, exact (0 is perfect play)", f"{way} policy", f"{number:.4f}")
+            enter("exploitability (0 is perfect play)", f"{way} policy", f"{number:.4f}")
     if "value" in report:
-        enter("return of the first player, exact", "stochastic policy", f"{report['value']:.4f}")
+        enter("return of the first player", "stochastic policy", f"{report['value']:.4f}")
     for way, opponents in report.get("against", {}).items():
         for opponent, seats in opponents.items():
             for seat, result in seats.items():
                 text = " / ".join(f"{100 * share:.1f}" for share in result.values())
-                enter(f"{seat} against {opponent}: {' / '.join(result)}, %", f"{way} policy", text)
+                enter(f"{seat} against {opponent}", f"{way} policy", text)
     for agent, share in report.get("accuracy", {}).items():
         enter(f"{agent} names the goal, % of steps", "these policies", f"{100 * share:.1f}")
         enter(f"{agent} names the goal, % of steps", "a perfect cipher", _CIPHER[agent])

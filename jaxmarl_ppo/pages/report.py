@@ -9,6 +9,7 @@ from typing import Any
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 from jaxmarl_ppo.evaluation.group import evaluate_group
+from jaxmarl_ppo.evaluation.scenarios.against_random import RESULTS
 from jaxmarl_ppo.evaluation.scenarios.known import RETURNS, known_of
 from jaxmarl_ppo.evaluation.tables import GROUP_COLUMNS, group_rows, scenario_table
 from jaxmarl_ppo.pages.league import ELO, elo_series, league_table
@@ -310,8 +311,15 @@ def _notes(report: Mapping[str, Any], is_tabulated: bool) -> list[str]:
     """List what a scenario says in sentences: all of it, unless its numbers are in a table."""
     if not is_tabulated:
         return list(report.get("headline", ()))
-    notes = {"exploitability_note": "exploitability ", "against_note": "results against others "}
-    return [before + report[key] for key, before in notes.items() if key in report]
+    notes = []
+    if "exploitability_note" in report:
+        notes.append(f"exploitability {report['exploitability_note']}")
+    elif "exploitability" in report:
+        notes.append("exact exploitability and results")
+    if "against" in report:
+        how = f", {report['against_note']}" if "against_note" in report else ""
+        notes.append(f"against others: {' / '.join(RESULTS)} in %{how}")
+    return notes
 
 
 def _played(

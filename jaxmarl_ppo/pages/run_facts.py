@@ -28,7 +28,7 @@ def progress_facts(
         done, planned = status.env_steps, planned_env_steps(record)
         how = ["status", _in_words(status)]
         facts.append([*how, "bad"] if status.state in (STOPPED, FAILED) else how)
-    share = f" of {planned:,} ({100 * done // planned} %)" if planned else ""
+    share = f" of {planned:,} ({100 * done // planned}\u00a0%)" if planned else ""
     facts.append([f"environment steps {of}".rstrip(), f"{done:,}{share}"])
     facts.append(["agent steps", f"{last.get('decisions', 0):,}"])
     facts.append(["training time", _duration(last.get("wall_s") or 0.0)])

@@ -68,7 +68,7 @@ def test_a_group_is_reported(group, capsys):
     assert not any(path.endswith("return_max") for path in rows)
     facts = dict(fact[:2] for fact in data["facts"])
     assert facts["status"] == "finished"
-    assert facts["environment steps of each"] == "96 of 96 (100 %)"
+    assert facts["environment steps of each"] == "96 of 96 (100\u00a0%)"
     # Once for all seeds, which train side by side.
     assert data["timed"] == ["all seeds"]
     assert {len(row) for row in data["times"]} == {2}

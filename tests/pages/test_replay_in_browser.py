@@ -30,6 +30,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation.replay import replay_episodes
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.pages.page import Page
 from jaxmarl_ppo.pages.replay_page import replay_page
 
 EVIL = "<img src=x onerror=document.title='owned'>"
@@ -406,6 +407,26 @@ def test_it_can_be_read_everywhere_by_everybody(driver, pages, name, scheme):
     assert violations(driver) == []
     said = driver.find_element(By.ID, "spoken").get_attribute("textContent")
     assert said == picture(driver)
+
+
+@pytest.mark.parametrize("width", [375, 620, 960, 1200])
+def test_a_notebook_shows_the_controls(driver, pages, tmp_path, width):
+    """A frame does not grow with its page."""
+    frame = Page(pages["tic_tac_toe"].read_text())._repr_html_()
+    (tmp_path / "notebook.html").write_text(f"<body>{frame}")
+    set_width(driver, width)
+    driver.get((tmp_path / "notebook.html").as_uri())
+    driver.switch_to.frame(0)
+    try:
+        WebDriverWait(driver, 10).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#picture svg"))
+        below = "return innerHeight - byId('controls').getBoundingClientRect().bottom"
+        assert driver.execute_script(below) >= 0
+        # Without that the controls cover the picture.
+        picture = "return byId('picture').getBoundingClientRect().bottom"
+        top = "return byId('controls').getBoundingClientRect().top"
+        assert driver.execute_script(picture) < driver.execute_script(top)
+    finally:
+        driver.switch_to.default_content()
 
 
 def test_light_or_dark_can_be_chosen(page):
