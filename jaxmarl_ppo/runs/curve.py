@@ -48,9 +48,11 @@ def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], titl
         has_spread = _draw_spread(axes, history, label, lines[0].get_color()) or has_spread
     if not curves:
         axes.text(0.5, 0.5, "no episode has ended", ha="center", transform=axes.transAxes)
+    elif has_spread:  # beside the curves, whose bands leave no room
+        keys = axes.get_legend_handles_labels()[0] + _spread_keys()
+        figure.legend(handles=keys, frameon=False, loc="outside lower center", ncols=3)
     else:
-        keys = axes.get_legend_handles_labels()[0] + (_spread_keys() if has_spread else [])
-        axes.legend(handles=keys, frameon=False, loc="best")
+        axes.legend(frameon=False, loc="best")
     hidden = len(curves) - _MAX_LINES
     axes.set_title(in_picture(title) + (f" ({hidden} more agents not shown)" if hidden > 0 else ""))
     axes.set_xlabel("environment steps")

@@ -73,8 +73,9 @@ def planned_env_steps(record: Mapping[str, Any]) -> int | None:
     """Return the environment steps that a run has when it is finished; None if unknown."""
     config = record["config"]
     keys = ("total_env_steps", "num_envs", "num_steps")
-    numbers = [config.get(key) for key in keys] if isinstance(config, Mapping) else []
-    if len(numbers) != len(keys) or not all(type(n) is int and n > 0 for n in numbers):
+    values = [config.get(key) for key in keys] if isinstance(config, Mapping) else []
+    numbers = [value for value in values if type(value) is int and value > 0]
+    if len(numbers) != len(keys):
         return None
     total, num_envs, num_steps = numbers
     per_iteration = num_envs * num_steps
