@@ -288,6 +288,7 @@ def test_times_of_a_group_are_given_once(driver, pages):
     page = show(driver, pages["group"].as_uri())
     heads = page.find_elements(By.CSS_SELECTOR, "#times thead th")
     assert [head.text for head in heads] == ["", "all seeds"]
+    assert not page.find_element(By.ID, "differences").is_displayed()  # nothing does here
 
 
 def test_what_is_wider_than_the_screen_shows_that_it_scrolls(driver, pages):

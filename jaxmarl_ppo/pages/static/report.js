@@ -275,7 +275,7 @@ function showConfigurations() {
   // A key that a run does not have is as good as one without a value.
   const values = (key) => runs.map((run) => show(run.config[key] ?? null));
   const differing = keys.filter((key) => new Set(values(key)).size > 1);
-  byId("differences").hidden = runs.length < 2;
+  byId("differences").hidden = !differing.length;
   fillTable(byId("differing"), head, differing.map(row));
   fillTable(byId("times"), report.data.timed ? ["", ...report.data.timed] : head, report.data.times);
 }
