@@ -6,6 +6,7 @@ Recorded episodes, `docs/replays/*.json.gz`, become the pages that `jaxmarl-ppo 
 
 import gzip
 import json
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here = page.file.src_uri
     if here == "index.md":
         markdown = (root / "README.md").read_text("utf-8")
+        page.meta["hide"] = ["toc"]  # its column is needed for the comments in long lines of code
     known = {file.src_uri for file in files}
-    return _LINK.sub(lambda link: _on_site(link, here == "index.md", known), markdown)
+    return _LINK.sub(lambda link: _on_site(link, here, known), markdown)
 
 
 def on_post_build(config: Any) -> None:
@@ -33,15 +35,15 @@ def on_post_build(config: Any) -> None:
         page.save(Path(config["site_dir"]) / "replays" / f"{name}.html")
 
 
-def _on_site(link: re.Match[str], is_readme: bool, known: set[str]) -> str:
+def _on_site(link: re.Match[str], here: str, known: set[str]) -> str:
     image, words, target = link.groups()
     path, hash_sign, anchor = target.partition("#")
     if "://" in target or not path:
         return link[0]
-    if is_readme:
+    if here == "index.md":
         path = path.removeprefix("docs/") if path.startswith("docs/") else f"../{path}"
     elif path == "../README.md":
         path = "index.md"
-    if path not in known:
+    if posixpath.normpath(posixpath.join(posixpath.dirname(here), path)) not in known:
         return words
     return f"{image}[{words}]({path}{hash_sign}{anchor})"

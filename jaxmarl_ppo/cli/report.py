@@ -1,9 +1,9 @@
 """`jaxmarl-ppo report`: a report page of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.arguments import Operand
@@ -13,7 +13,7 @@ RunDirs = Annotated[tuple[Path, ...], Operand("RUN_DIR")]
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Write a page that says what a run came to, or that compares several.
+    """Write the results of a run as a page, a comparison of several, or their curves as files.
 
     Attributes:
         run_dirs: the folders of the runs; of a group of seeds that of the group, or of members.
@@ -24,7 +24,13 @@ class ReportOptions:
             run that Python code began, the name of what makes it.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        out: the file; None for `report.html` in a single run's folder, or in the present one.
+        out: the page; None for `report.html` in a single run's folder, or in the present one.
+        csv: write the curves into this file instead of a page (beside it with `--out`), a row for
+            each logged number: `run,seed,env_steps,metric,value`.
+        summary: write mean, interquartile mean and its 95 % interval over a group's seeds into this
+            file, likewise: `run,env_steps,metric,seeds,mean,iqm,ci95_low,ci95_high`.
+        picture: draw the returns of one run or group into this file, likewise: `.pdf`, `.svg` or
+            `.png`.
         live: instead of writing it, serve the page on this machine, and read the runs' logs anew
             every few seconds.
         port: with `--live`, of this machine; 0 for any that is free.
@@ -36,12 +42,15 @@ class ReportOptions:
     env: str | None = None
     allow_import: session.AllowImport = ()
     out: Path | None = None
+    csv: Path | None = None
+    summary: Path | None = None
+    picture: Path | None = None
     live: bool = False
     port: int = 0
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
-    """Write a page and print its path, or serve it.
+    """Write a page or files and print their paths, or serve the page.
 
     Raises:
         ValueError: If options are inconsistent, or a run cannot be read.
@@ -50,10 +59,21 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
     folders = [session.existing_run(folder, prog) for folder in options.run_dirs or (None,)]
     if not 0 <= options.port < 2**16:
         raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
+    files = {name: getattr(options, name) for name in ("csv", "summary", "picture")}
+    files = {name: path for name, path in files.items() if path is not None}
     if options.live:
+        _check_unused({"out": options.out, **files}, "with --live")
         return _serve(folders, options)
     if options.port:
         raise ValueError("--port has no effect without --live; drop it")
+    if files and options.out is None:
+        of_page = {name: getattr(options, name) for name in ("seed", "env", "allow_import")}
+        of_page["no_plays"] = not options.plays
+        first = next(iter(files))
+        _check_unused(of_page, f"beside --{first}, which writes no page without --out")
+    _write_files(folders, files)
+    if files and options.out is None:
+        return 0
     session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
@@ -69,9 +89,38 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
     return 0
 
 
+def _check_unused(given: Mapping[str, Any], where: str) -> None:
+    """Reject options that have a value, but no effect."""
+    for name, value in given.items():
+        if value:
+            raise ValueError(f"{session.flag(name)} has no effect {where}; drop one of them")
+
+
+def _write_files(folders: Sequence[Path], files: Mapping[str, Path]) -> None:
+    """Write what was asked for beside a page, by the names of options."""
+    if not files:
+        return
+    from jaxmarl_ppo.evaluation.curve_tables import write_curves, write_summary
+    from jaxmarl_ppo.runs.curve import check_picture, plot_run
+
+    if "picture" in files:
+        check_picture(files["picture"])
+        if len(folders) > 1:
+            raise ValueError(
+                f"--picture shows one run or group, got {len(folders)} folders; give one, or draw "
+                "what --csv writes"
+            )
+    if "summary" in files:
+        write_summary(files["summary"], folders)
+    if "csv" in files:
+        write_curves(files["csv"], folders)
+    if "picture" in files:
+        plot_run(folders[0], files["picture"])
+    for path in files.values():
+        session.show(f"saved in {path}")
+
+
 def _serve(folders: Sequence[Path], options: ReportOptions) -> int:
-    if options.out is not None:
-        raise ValueError("--out has no effect with --live; drop one of them")
     from jaxmarl_ppo.pages.report_server import serve_report
 
     def tell(address: str) -> None:

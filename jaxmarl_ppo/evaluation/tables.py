@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from jaxmarl_ppo.evaluation.scenarios.base import Report
+from jaxmarl_ppo.evaluation.scenarios.known import SCRIPTED
 from jaxmarl_ppo.evaluation.seeds import SPREAD
 from jaxmarl_ppo.evaluation.statistics import plus_minus
 from jaxmarl_ppo.machine.files import open_atomically
@@ -20,6 +21,8 @@ from jaxmarl_ppo.machine.text import in_picture
 GROUP_COLUMNS = ("over seeds", "mean", "IQM", "95 % from", "to")
 # Columns of single episodes, which mean nothing over seeds.
 _EXTREMES = ("return_min", "return_max")
+# In percent: listeners who share the key read everything, others guess one of two goals.
+_CIPHER = {"bob_0": "100", "eve_0": "50"}
 
 
 def format_report(report: Report, width: int | None = None) -> str:
@@ -43,6 +46,50 @@ def format_report(report: Report, width: int | None = None) -> str:
     if "cross_play" in report:
         table += ["", *format_cross_play(report["cross_play"]).splitlines()]
     return "\n".join([*lines, *table])
+
+
+def scenario_table(report: Report, goals: Mapping[str, float]) -> tuple[list[str], list[list[str]]]:
+    """Tabulate a scenario's own results: a row for each, a column for each way to act.
+
+    Args:
+        report: of `evaluate_policies`.
+        goals: known results by name, as in `scenarios.known`.
+
+    Returns:
+        Headings, and rows of texts; none where the scenario measures nothing of its own.
+    """
+    rows: dict[str, dict[str, str]] = {}
+
+    def enter(row: str, column: str, text: str) -> None:
+        rows.setdefault(row, {})[column] = text
+
+    for way, number in report.get("exploitability", {}).items():
+        if way != "best_response":
+            enter("exploitability (0 is perfect play)", f"{way} policy", f"{number:.4f}")
+    if "value" in report:
+        enter("return of the first player", "stochastic policy", f"{report['value']:.4f}")
+    for way, opponents in report.get("against", {}).items():
+        for opponent, seats in opponents.items():
+            for seat, result in seats.items():
+                text = " / ".join(f"{100 * share:.1f}" for share in result.values())
+                enter(f"{seat} against {opponent}", f"{way} policy", text)
+    for agent, share in report.get("accuracy", {}).items():
+        enter(f"{agent} names the goal, % of steps", "these policies", f"{100 * share:.1f}")
+        enter(f"{agent} names the goal, % of steps", "a perfect cipher", _CIPHER[agent])
+    if "deliveries" in report:
+        found = {"these policies": report["deliveries"]} | {
+            f"scripted dispatcher {name}": own
+            for name, own in report["deliveries"]["dispatchers"].items()
+        }
+        for name, own in found.items():
+            text = plus_minus(own["mean"], own["se"], 2)
+            enter(name, "deliveries per shift ± standard error", text)
+        for name, value in goals.items():
+            if name != SCRIPTED:
+                enter(f"{name} (known)", "deliveries per shift ± standard error", str(value))
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    table = [[name, *(row.get(column, "") for column in columns)] for name, row in rows.items()]
+    return ["", *columns], table
 
 
 def group_rows(report: Report) -> list[tuple[str, *tuple[float | None, ...]]]:

@@ -118,6 +118,8 @@ def _slot(replay: Replay, t: int, slot: int, telling: Sequence[str]) -> dict[str
     if best is not None and best.any():
         found["mistake"] = not bool(best[int(action)])
         found["best"] = np.nonzero(best)[0][:MAX_ACTIONS].tolist()
+        if best[replay.action_mask[t, slot]].all():
+            found["all_best"] = True
     suggested = {name: int(replay.suggested[name][t, slot]) for name in telling}
     if best is None and replay.reference in suggested:
         found["advice"] = suggested.pop(replay.reference)

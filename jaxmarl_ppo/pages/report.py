@@ -9,17 +9,20 @@ from typing import Any
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 from jaxmarl_ppo.evaluation.group import evaluate_group
+from jaxmarl_ppo.evaluation.scenarios.against_random import RESULTS
 from jaxmarl_ppo.evaluation.scenarios.known import RETURNS, known_of
-from jaxmarl_ppo.evaluation.tables import GROUP_COLUMNS, group_rows
+from jaxmarl_ppo.evaluation.tables import GROUP_COLUMNS, group_rows, scenario_table
 from jaxmarl_ppo.pages.league import ELO, elo_series, league_table
 from jaxmarl_ppo.pages.page import Page, make_page, read_static
 from jaxmarl_ppo.pages.replay_page import STATIC as REPLAY_STATIC
 from jaxmarl_ppo.pages.replay_page import replay_data
+from jaxmarl_ppo.pages.run_facts import progress_facts
 from jaxmarl_ppo.pages.watch import watch_run
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 from jaxmarl_ppo.runs.lineage import Event, read_lineage
 from jaxmarl_ppo.runs.log import read_entries, scalars
 from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
+from jaxmarl_ppo.runs.status import FAILED, Status, read_end, read_status
 
 REPORT_FILE = "report.html"
 STATIC = ("report.css", *REPLAY_STATIC, "table.js", "report.js")
@@ -78,40 +81,47 @@ def report_data(run_dirs: Sequence[str | Path]) -> dict[str, Any]:
     folders = [Path(folder) for folder in run_dirs]
     records = [read_record(folder) for folder in folders]
     logs = [_log(folder) for folder in folders]
+    statuses = [
+        read_status(folder, record, entries)
+        for folder, record, (entries, _) in zip(folders, records, logs, strict=True)
+    ]
     if len(folders) == 1:
         members = members_of(folders[0])
         if members:
             names, own = [member.name for member in members], [read_record(m) for m in members]
+            own_logs = [_log(member) for member in members]
             lineage = read_lineage(folders[0] / LINEAGE_FILE)
-            return describe_group(
-                logs[0], names, own, [_log(member) for member in members], lineage
-            )
-    return describe_runs([str(folder) for folder in folders], records, logs)
+            ends = dict(zip(names, map(read_end, members), strict=True))
+            failed = {name: end.reason for name, end in ends.items() if end and end.state == FAILED}
+            return describe_group(logs[0], names, own, own_logs, lineage, statuses[0], failed)
+    return describe_runs([str(folder) for folder in folders], records, logs, statuses)
 
 
 def describe_runs(
     names: Sequence[str],
     records: Sequence[Mapping[str, Any]],
     logs: Sequence[Log],
+    statuses: Sequence[Status | None] = (),
 ) -> dict[str, Any]:
-    """Describe runs by their records, the entries of their logs, and their evaluations."""
+    """Describe runs by their records, logs (entries and evaluations) and statuses, if known."""
+    statuses = statuses or [None] * len(names)
     runs = [
         {
             "name": name,
             "series": _series(entries) | _series(evaluations, "evaluation/"),
             "league": league_table(entries),
+            "facts": progress_facts(entries, record, status),
             "config": _flat({key: record[key] for key in ("env", "config")})
             | _flat({key: record[key] for key in ("versions", "platform") if key in record}),
         }
-        for name, record, (entries, evaluations) in zip(names, records, logs, strict=True)
+        for name, record, (entries, evaluations), status in zip(
+            names, records, logs, statuses, strict=True
+        )
     ]
     environments = dict.fromkeys(record["env"]["name"] for record in records)
-    facts = []
-    if len(runs) == 1 and logs[0][0]:
-        last = logs[0][0][-1]
-        facts = [["run", names[0]], *_totals(last, "environment steps")]
-    elif len(runs) > 1:
-        facts = [["runs", str(len(runs))]]
+    facts = [["runs", str(len(runs))]]
+    if len(runs) == 1:
+        facts = [["run", names[0]], *runs[0]["facts"]]
     return {
         "title": ", ".join(environments),
         "facts": facts,
@@ -127,6 +137,8 @@ def describe_group(
     records: Sequence[Mapping[str, Any]],
     logs: Sequence[Log],
     lineage: Sequence[Event] = (),
+    status: Status | None = None,
+    failed: Mapping[str, str | None] | None = None,
 ) -> dict[str, Any]:
     """Describe a group of runs that differ in their seeds.
 
@@ -136,29 +148,19 @@ def describe_group(
         records: of the members.
         logs: of the members.
         lineage: of the members, with population-based training.
+        status: of the group, if known.
+        failed: members that an error stopped, and why.
     """
     entries, evaluations = together
     data = describe_runs(names, records, logs)
     if lineage:
         data |= describe_lineage(data["runs"], lineage, entries[-1]["env_steps"] if entries else 0)
     data["group"] = {"series": _series(entries) | _series(evaluations, "evaluation/")}
-    if entries:
-        last = entries[-1]
-        data["facts"] = [
-            ["seeds", str(len(names))],
-            *_totals(last, "environment steps of each"),
-        ]
-    return data
-
-
-def _totals(last: Mapping[str, Any], steps: str) -> list[list[str]]:
-    """Format the progress of a run at the newest entry of its log."""
-    shown = {
-        steps: f"{last['env_steps']:,}",
-        "decisions": f"{last.get('decisions', 0):,}",
-        "time": f"{last.get('wall_s') or 0.0:,.0f} s",
-    }
-    return [[name, text] for name, text in shown.items()]
+    data["facts"] = [["seeds", str(len(names))]]
+    data["facts"] += progress_facts(entries, records[0], status, "of each")
+    data["facts"] += [[name, f"failed: {why}", "bad"] for name, why in (failed or {}).items()]
+    # Seeds train side by side, so the times of one are those of all.
+    return data | {"times": _times([entries]), "timed": ["all seeds"]}
 
 
 def describe_lineage(
@@ -305,6 +307,21 @@ def _played_group(
     }
 
 
+def _notes(report: Mapping[str, Any], is_tabulated: bool) -> list[str]:
+    """List what a scenario says in sentences: all of it, unless its numbers are in a table."""
+    if not is_tabulated:
+        return list(report.get("headline", ()))
+    notes = []
+    if "exploitability_note" in report:
+        notes.append(f"exploitability {report['exploitability_note']}")
+    elif "exploitability" in report:
+        notes.append("exact exploitability and results")
+    if "against" in report:
+        how = f", {report['against_note']}" if "against_note" in report else ""
+        notes.append(f"against others: {' / '.join(RESULTS)} in %{how}")
+    return notes
+
+
 def _played(
     run_dir: str | Path, seed: int, env: MultiAgentEnv | str | None, allow_imports: Sequence[str]
 ) -> dict[str, Any]:
@@ -312,6 +329,8 @@ def _played(
     run = load_run(run_dir, env=env, allow_imports=allow_imports)
     report = evaluate_policies(run.learner, run.population, seed=seed)
     watched = watch_run(run_dir, seed=seed, env=run.env)
+    goals = known_of(read_record(Path(run_dir))["env"]).goals
+    results, scenario = scenario_table(report, goals)
     columns = list(dict.fromkeys(key for row in report["agents"].values() for key in row))
     rows = [
         [name, *(row.get(column) for column in columns)] for name, row in report["agents"].items()
@@ -320,7 +339,8 @@ def _played(
     episodes = f"{report['episodes']:,} fresh episodes, sampled actions, seed {seed}"
     return {
         "evaluation": {
-            "headline": [*report.get("headline", ()), episodes],
+            "headline": [*_notes(report, bool(scenario)), episodes],
+            "results": {"columns": results, "rows": scenario},
             "columns": heads,
             "rows": rows,
         },

@@ -137,6 +137,7 @@ class TrainResult:
         stopped_members: of a group, by name, the other members and what stopped them.
         best_member: of population-based training, the name of the best member at the last
             measurement.
+        failed: whether an error stopped it.
     """
 
     state: TrainState
@@ -150,6 +151,7 @@ class TrainResult:
     members: "tuple[TrainResult, ...]" = ()
     stopped_members: Mapping[str, str] = field(default_factory=dict)
     best_member: str | None = None
+    failed: bool = False
 
     def __repr__(self) -> str:
         stopped = f", stopped by {self.stopped_by}" if self.interrupted else ""

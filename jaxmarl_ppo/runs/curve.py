@@ -7,7 +7,11 @@ from typing import Any
 
 from jaxmarl_ppo.machine.files import open_atomically
 from jaxmarl_ppo.machine.text import in_picture
+from jaxmarl_ppo.runs.files import METRICS_FILE
+from jaxmarl_ppo.runs.log import read_entries
+from jaxmarl_ppo.runs.run_folder import members_of, read_record
 
+PICTURES = (".png", ".pdf", ".svg")
 _MAX_LINES = 12
 
 
@@ -16,15 +20,16 @@ def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], titl
 
     Agents with the same returns throughout, such as a team with one reward, share a line. For
     several seeds the line is the mean, a dotted line the interquartile mean, and the band its 95 %
-    interval.
+    interval; the legend says so.
 
     Args:
         history: entries of the log.
         agents: their names.
         title: of the picture.
-        path: where to write it, as PNG.
+        path: where to write it, as PNG, PDF or SVG by its suffix, see `check_picture`.
     """
     # The import takes a second, and touches no display and no global state.
+    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
@@ -32,7 +37,7 @@ def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], titl
     figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    curves = _curves(history, agents)
+    curves, has_spread = _curves(history, agents), False
     for label, points in list(curves.items())[:_MAX_LINES]:
         steps, means = zip(*points, strict=True)
         values = [math.nan if mean is None else mean for mean in means]
@@ -40,9 +45,12 @@ def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], titl
             steps, values, label=in_picture(label), linewidth=1.8, solid_capstyle="round",
             marker="o", markersize=4, markevery=_alone(means),
         )  # fmt: skip
-        _draw_spread(axes, history, label, lines[0].get_color())
+        has_spread = _draw_spread(axes, history, label, lines[0].get_color()) or has_spread
     if not curves:
         axes.text(0.5, 0.5, "no episode has ended", ha="center", transform=axes.transAxes)
+    elif has_spread:  # beside the curves, whose bands leave no room
+        keys = axes.get_legend_handles_labels()[0] + _spread_keys()
+        figure.legend(handles=keys, frameon=False, loc="outside lower center", ncols=3)
     else:
         axes.legend(frameon=False, loc="best")
     hidden = len(curves) - _MAX_LINES
@@ -53,12 +61,38 @@ def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], titl
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3, linewidth=0.6)
     axes.margins(x=0.01)
-    with open_atomically(path) as file:
-        figure.savefig(file, format="png")
+    # TrueType, since publishers reject matplotlib's default fonts in PDF.
+    with rc_context({"pdf.fonttype": 42}), open_atomically(path) as file:
+        figure.savefig(file, format=path.suffix[1:].lower())
 
 
-def _draw_spread(axes: Any, history: Sequence[Mapping[str, Any]], label: str, color: Any) -> None:
-    """Draw the spread over seeds, where entries have it, of the first agent of a label."""
+def plot_run(run_dir: Path, path: Path) -> None:
+    """Draw the curve of a run or of a group of seeds from its folder, see `plot_curve`.
+
+    Raises:
+        ValueError: If there is no run, or the name of the picture ends in something else.
+    """
+    check_picture(path)
+    record = read_record(run_dir)
+    num_seeds = len(members_of(run_dir))
+    title = record["env"]["name"] + (f", {num_seeds} seeds" if num_seeds else "")
+    plot_curve(read_entries(run_dir / METRICS_FILE), record["env"]["agents"], title, path)
+
+
+def check_picture(path: Path) -> None:
+    """Check that the name of a picture ends in one of `PICTURES`.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    if path.suffix.lower() not in PICTURES:
+        raise ValueError(
+            f"{str(path)!r} is not the name of a picture; valid endings: {', '.join(PICTURES)}"
+        )
+
+
+def _draw_spread(axes: Any, history: Sequence[Mapping[str, Any]], label: str, color: Any) -> bool:
+    """Draw the spread over seeds of the first agent of a label; return whether entries have it."""
     agent = label.split(", ")[0]
     iqm, low, high = (
         [
@@ -68,9 +102,23 @@ def _draw_spread(axes: Any, history: Sequence[Mapping[str, Any]], label: str, co
         for name in ("iqm", "ci95_low", "ci95_high")
     )
     steps = [entry["env_steps"] for entry in history]
-    if not all(map(math.isnan, iqm)):
-        axes.plot(steps, iqm, color=color, linewidth=1.2, linestyle=":")
-        axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+    if all(map(math.isnan, iqm)):
+        return False
+    axes.plot(steps, iqm, color=color, linewidth=1.2, linestyle=":")
+    axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+    return True
+
+
+def _spread_keys() -> list[Any]:
+    """Make the entries of the legend that say what lines and bands of seeds are."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    return [
+        Line2D([], [], color="0.3", linewidth=1.8, label="mean over seeds"),
+        Line2D([], [], color="0.3", linewidth=1.2, linestyle=":", label="interquartile mean (IQM)"),
+        Patch(color="0.3", alpha=0.18, linewidth=0, label="95 % interval of the IQM"),
+    ]
 
 
 def _curves(

@@ -12,6 +12,7 @@ __all__ = [
     "CONFIG_FILE",
     "CROSS_PLAY_FILE",
     "CURVE_FILE",
+    "END_FILE",
     "EVALUATIONS_FILE",
     "LINEAGE_FILE",
     "LOCK_FILE",
@@ -30,6 +31,7 @@ CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"  # where a run is evaluated while it trains
 CURVE_FILE = "curve.png"
+END_FILE = "end.json"  # how the run ended; absent while it trains
 LINEAGE_FILE = "lineage.jsonl"  # of a group whose members learn from each other
 BEST_FILE = "best.toml"  # the configuration that a search, or such a group, found best
 CROSS_PLAY_FILE = "cross_play.png"  # once `evaluate` has been asked for it

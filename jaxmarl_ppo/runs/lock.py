@@ -44,6 +44,22 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def is_locked(folder: Path) -> bool:
+    """Return whether a process trains in a folder; nothing in the folder is changed."""
+    path = folder / LOCK_FILE
+    if path.is_symlink() or not path.is_file():
+        return False
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return True
+    except OSError:  # as in a folder that may only be read
+        return False
+    lock.release()
+    return False
+
+
 def check_free(folder: Path) -> None:
     """Reject a folder in which another process trains, or whose folders are links.
 

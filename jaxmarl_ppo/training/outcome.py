@@ -15,9 +15,11 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.pages.report import REPORT_FILE, describe_group, describe_runs, report_page
 from jaxmarl_ppo.policies.population_file import save_population
+from jaxmarl_ppo.runs.callbacks import TrainResult
 from jaxmarl_ppo.runs.curve import plot_curve
 from jaxmarl_ppo.runs.files import BEST_FILE, CURVE_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.lineage import Event, config_of
+from jaxmarl_ppo.runs.status import record_end
 from jaxmarl_ppo.types import Population
 
 
@@ -52,24 +54,30 @@ def name_of_run(env: MultiAgentEnv, config: TrainConfig) -> str:
     return f"{env.name}-{network_kind(config.default_policy.network)}"
 
 
-def save_run(learner: Learner, good: Population, logged: Logged, stopped: bool) -> None:
-    """Save the newest finite policies, the curve and the report."""
+def save_run(learner: Learner, good: Population, logged: Logged, result: TrainResult) -> None:
+    """Save the newest finite policies, how the run ended, the curve and the report."""
     save_population(logged.run_dir / POLICIES_FILE, learner.players.names, good)
-    _plot(learner, logged, f"seed {logged.config.seed}", stopped)
-    described = describe_runs([str(logged.run_dir)], [logged.record], [logged.both])
+    status = record_end(result)
+    _plot(learner, logged, f"seed {logged.config.seed}", result.interrupted)
+    described = describe_runs([str(logged.run_dir)], [logged.record], [logged.both], [status])
     report_page(described).save(logged.run_dir / REPORT_FILE)
 
 
-def save_group(learner: Learner, logged: Logged, members: Sequence[Logged], stopped: bool) -> None:
-    """Save the curve and the report of a group; its members save their own policies."""
+def save_group(
+    learner: Learner, logged: Logged, members: Sequence[Logged], result: TrainResult
+) -> None:
+    """Save how a group ended, its curve and its report; its members save their own policies."""
+    status = record_end(result)
     first, last = logged.config.seed, logged.config.seed + logged.config.num_seeds - 1
-    _plot(learner, logged, f"seeds {first} to {last}", stopped)
+    _plot(learner, logged, f"seeds {first} to {last}", result.interrupted)
     described = describe_group(
         logged.both,
         [member.run_dir.name for member in members],
         [member.record for member in members],
         [member.both for member in members],
         logged.lineage,
+        status,
+        result.stopped_members,
     )
     report_page(described).save(logged.run_dir / REPORT_FILE)
 

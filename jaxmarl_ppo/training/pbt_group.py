@@ -128,7 +128,7 @@ class PbtGroup(SeedGroup):
             alone = config_alone(self.config)
             save_best(self.learner, logged, dataclasses.replace(alone, num_devices=None), best)
         for run in self.waiting:
-            self._end(run, interrupted=True, stopped_by=self.failed[run.name])
+            self._end(run, interrupted=True, stopped_by=self.failed[run.name], failed=True)
         result = super().end(result, logged)
         stopped = {**result.stopped_members, **self.failed}
         return dataclasses.replace(result, best_member=best, stopped_members=stopped)

@@ -38,6 +38,7 @@ from jaxmarl_ppo.runs.files import (
     CHECKPOINTS,
     CONFIG_FILE,
     CURVE_FILE,
+    END_FILE,
     EVALUATIONS_FILE,
     METRICS_FILE,
     POLICIES_FILE,
@@ -286,6 +287,7 @@ def clear(run_dir: Path, begins_anew: bool = False) -> None:
     if begins_anew:
         for path in run_dir.glob("events.out.tfevents.*"):
             path.unlink(missing_ok=True)
+    (run_dir / END_FILE).unlink(missing_ok=True)
     # Its parameters are in a checkpoint, and would be outdated if this run were killed.
     shutil.rmtree((run_dir / POLICIES_FILE).parent, ignore_errors=True)
 

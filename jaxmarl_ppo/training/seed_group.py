@@ -204,7 +204,7 @@ class SeedGroup:
         """Stop a seed for good, and save its result."""
         self.runs.remove(run)
         self.stopped[run.name] = f"{type(error).__name__}: {error}"
-        self._end(run, interrupted=True, stopped_by=self.stopped[run.name])
+        self._end(run, interrupted=True, stopped_by=self.stopped[run.name], failed=True)
         warnings.warn(
             f"{run.name} is stopped, and the other seeds go on: {error}",
             RuntimeWarning,
@@ -290,13 +290,16 @@ class SeedGroup:
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
         """Save the result of every seed, and of all together."""
-        members = tuple(self._end(run, result.interrupted, result.stopped_by) for run in self.runs)
-        save_group(self.learner, logged, [run.logged for run in self.runs], result.interrupted)
-        return dataclasses.replace(result, members=members, stopped_members=dict(self.stopped))
+        how = result.interrupted, result.stopped_by, result.failed
+        members = tuple(self._end(run, *how) for run in self.runs)
+        result = dataclasses.replace(result, members=members, stopped_members=dict(self.stopped))
+        save_group(self.learner, logged, [run.logged for run in self.runs], result)
+        return result
 
-    def _end(self, run: SeedRun, interrupted: bool, stopped_by: str | None) -> TrainResult:
+    def _end(
+        self, run: SeedRun, interrupted: bool, stopped_by: str | None, failed: bool
+    ) -> TrainResult:
         """Save the result of a seed."""
-        save_run(self.learner, run.good, run.logged, interrupted)
         state = self.member_state(run)
         result = TrainResult(
             state=state,
@@ -307,7 +310,9 @@ class SeedGroup:
             env_steps=run.good_env_steps,
             interrupted=interrupted,
             stopped_by=stopped_by,
+            failed=failed,
         )
+        save_run(self.learner, run.good, run.logged, result)
         run.callbacks.tell("on_end", result)
         return result
 

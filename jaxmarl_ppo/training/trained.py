@@ -205,5 +205,5 @@ class OneRun:
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
         """Save the newest policies that are sound, the curve and the report."""
-        save_run(self.run.learner, self.run.good, logged, stopped=result.interrupted)
+        save_run(self.run.learner, self.run.good, logged, result)
         return result

@@ -389,6 +389,7 @@ class Trainer:
             env_steps=self._env_steps(loop.iteration),
             interrupted=interrupted,
             stopped_by=stopped_by or (loop.stopped_by if interrupted else None),
+            failed=error is not None,
         )
         logged = Logged(around.run_dir, self.config, around.record, loop.history, loop.evaluations)
         if self._processes.is_first:

@@ -30,6 +30,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation.replay import replay_episodes
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.pages.page import Page
 from jaxmarl_ppo.pages.replay_page import replay_page
 
 EVIL = "<img src=x onerror=document.title='owned'>"
@@ -230,8 +231,18 @@ def test_the_next_move_is_marked_in_the_picture(page):
     page.execute_script("view.data.episodes[0].ticks[0][0].action = 4; showStep()")
     (place,) = places(page, "chosen")
     assert place.get_attribute("data-action") == "4"
-    assert len(places(page, "best")) == 9  # every first move draws
+    # Every first move draws, so none of them is marked.
+    assert not places(page, "best")
+    assert "every move is a best one" in page.find_element(By.ID, "picture-key").text
+    page.execute_script("view.data.episodes[0].ticks[0][0].all_best = false; showStep()")
+    assert len(places(page, "best")) == 9
     assert "best moves" in page.find_element(By.ID, "picture-key").text
+    frames = [frame.rect for frame in places(page, "best-frame")]
+    assert len(frames) == 8  # the ninth is the next move
+    for k, one in enumerate(frames):
+        for other in frames[:k]:
+            apart = max(abs(one["x"] - other["x"]), abs(one["y"] - other["y"]))
+            assert apart > 1.2 * one["width"]
     press(page, Keys.END)
     assert not places(page, "chosen")
     assert not places(page, "best")
@@ -396,6 +407,26 @@ def test_it_can_be_read_everywhere_by_everybody(driver, pages, name, scheme):
     assert violations(driver) == []
     said = driver.find_element(By.ID, "spoken").get_attribute("textContent")
     assert said == picture(driver)
+
+
+@pytest.mark.parametrize("width", [375, 620, 960, 1200])
+def test_a_notebook_shows_the_controls(driver, pages, tmp_path, width):
+    """A frame does not grow with its page."""
+    frame = Page(pages["tic_tac_toe"].read_text())._repr_html_()
+    (tmp_path / "notebook.html").write_text(f"<body>{frame}")
+    set_width(driver, width)
+    driver.get((tmp_path / "notebook.html").as_uri())
+    driver.switch_to.frame(0)
+    try:
+        WebDriverWait(driver, 10).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#picture svg"))
+        below = "return innerHeight - byId('controls').getBoundingClientRect().bottom"
+        assert driver.execute_script(below) >= 0
+        # Without that the controls cover the picture.
+        picture = "return byId('picture').getBoundingClientRect().bottom"
+        top = "return byId('controls').getBoundingClientRect().top"
+        assert driver.execute_script(picture) < driver.execute_script(top)
+    finally:
+        driver.switch_to.default_content()
 
 
 def test_light_or_dark_can_be_chosen(page):

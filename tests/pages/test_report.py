@@ -51,9 +51,32 @@ def test_one_run_is_evaluated_and_shown(runs):
     page = report_runs([runs[0].run_dir])
     data = read_page(page.html)
     assert [row[0] for row in data["evaluation"]["rows"]] == ["x", "o"]
-    assert any("exploitability" in line for line in data["evaluation"]["headline"])
+    exact, against, episodes = data["evaluation"]["headline"]
+    assert (exact, against) == (
+        "exact exploitability and results",
+        "against others: win / draw / loss in %",
+    )
+    assert "fresh episodes" in episodes
+    results = data["evaluation"]["results"]
+    assert results["columns"] == ["", "greedy policy", "stochastic policy"]
+    found = {row[0]: row[1:] for row in results["rows"]}
+    assert all(float(x) >= 0 for x in found["exploitability (0 is perfect play)"])
+    for shares in found["x against random"]:
+        assert sum(map(float, shares.split(" / "))) == pytest.approx(100, abs=0.2)
+    assert len(results["rows"]) == 1 + 2 * 2  # two opponents in two seats
     assert len(data["replay"]["episodes"]) == 4
     assert "replay" not in read_page(report_runs([runs[0].run_dir], plays=False).html)
+
+
+def test_the_head_says_whether_a_run_has_finished(runs):
+    facts = dict(fact[:2] for fact in report_data([runs[0].run_dir])["facts"])
+    assert facts["status"] == "finished"
+    assert facts["environment steps"] == "256 of 256 (100\u00a0%)"
+    assert facts["ended"].endswith(" UTC")
+    at_end = read_page((runs[0].run_dir / "report.html").read_text())
+    assert dict(fact[:2] for fact in at_end["facts"]) == facts
+    both = report_data([result.run_dir for result in runs])
+    assert [dict(f[:2] for f in run["facts"])["status"] for run in both["runs"]] == ["finished"] * 2
 
 
 def test_what_differs_between_runs_is_there(runs):

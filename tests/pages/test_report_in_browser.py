@@ -1,6 +1,7 @@
 """The report in a browser: every control, every width, everybody."""
 
 import copy
+import io
 import json
 import threading
 
@@ -17,6 +18,7 @@ from browser import (
     try_again,
     violations,
 )
+from PIL import Image
 from playing import tables_of
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
@@ -30,6 +32,7 @@ from jaxmarl_ppo.pages.report import describe_group, describe_runs, report_page
 from jaxmarl_ppo.pages.report_server import serve_report
 from jaxmarl_ppo.runs.lineage import Event
 from jaxmarl_ppo.runs.run_folder import run_record
+from jaxmarl_ppo.runs.status import Status
 
 EVIL = "<img src=x onerror=document.title='owned'>"
 
@@ -91,11 +94,22 @@ def pages(record, tmp_path_factory):
         ([entry(k, shift) for k in range(10)], [measured(k, shift) for k in (2, 8)])
         for shift in (0.0, 1.0)
     ]
-    one = report_page(describe_runs([EVIL], [record], logs[:1]))
-    two = report_page(describe_runs(["first", "second"], [record, other], logs))
+    planned = copy.deepcopy(record)
+    planned["config"] |= {"total_env_steps": 20_480, "num_envs": 32, "num_steps": 128}
+    ended = "2026-01-02T03:04:05+00:00"
+    stopped = Status("stopped", "SIGINT", 10_000, ended)
+    one = report_page(describe_runs([EVIL], [planned], logs[:1], [stopped]))
+    both = [
+        Status("finished", None, 10_000, ended),
+        Status("failed", "ValueError: it broke", 10_000, ended),
+    ]
+    two = report_page(describe_runs(["first", "second"], [record, other], logs, both))
     pairs = [[{"agents": log[0][k]["agents"]} for log in logs] for k in range(10)]
     together = [entry(k) | summarise_seeds(pair) for k, pair in enumerate(pairs)]
-    group = describe_group((together, []), ["seed-0", "seed-1"], [record, record], logs)
+    group = describe_group(
+        (together, []), ["seed-0", "seed-1"], [record, record], logs,
+        status=Status("running", None, 10_000, ended), failed={"seed-1": "EnvironmentFault: NaN"},
+    )  # fmt: skip
     data = describe_group(
         (together, []), ["seed-0", "seed-1"], [record, record], copy.deepcopy(logs), LINEAGE
     )
@@ -213,7 +227,7 @@ def test_lines_of_a_chart_are_told_apart_and_named(driver, pages):
 def test_runs_are_laid_over_each_other(driver, pages):
     page = show(driver, pages["two"].as_uri())
     newest = {row[0]: row[1:] for row in rows(page, "ends")}
-    assert newest["environment steps"] == ["10,000", "10,000"]
+    assert [steps.split()[0] for steps in newest["environment steps"]] == ["10,000", "10,000"]
     assert newest["agents: return mean, x"] == ["0.9", "1.9"]
     assert newest["evaluation: exploitability: greedy"] == ["0.125", "1.13"]
     assert len(page.find_elements(By.CSS_SELECTOR, "#wins table")) == 2
@@ -225,7 +239,9 @@ def test_runs_are_laid_over_each_other(driver, pages):
     assert len(paths(page)) == 2
     assert len(page.find_elements(By.CSS_SELECTOR, "#curves path.band")) == 2
     # 0.9 and 1.9 at the end.
-    assert "x 1.4" in page.find_element(By.ID, "lines").text
+    legend = page.find_element(By.ID, "lines").text
+    assert "x, mean 1.4" in legend
+    assert legend.count("from the lowest to the highest run") == 1
 
 
 def test_seeds_are_shown_together_and_one_by_one(driver, pages):
@@ -235,13 +251,65 @@ def test_seeds_are_shown_together_and_one_by_one(driver, pages):
     # Of two agents a mean, which has the band, and an interquartile mean.
     assert len(paths(page)) == 4
     assert len(page.find_elements(By.CSS_SELECTOR, "#curves path.band")) == 2
-    assert "x, interquartile mean 1.4" in page.find_element(By.ID, "lines").text
+    legend = page.find_element(By.ID, "lines").text
+    assert "x, mean 1.4" in legend
+    assert "x, interquartile mean 1.4" in legend
+    assert legend.count("95 % interval of the interquartile mean") == 1
+    assert page.find_elements(By.CSS_SELECTOR, "#lines svg.sample rect")
     Select(page.find_element(By.ID, "which")).select_by_visible_text("seed-1")
     assert not page.find_element(By.ID, "mean").is_selected()
     assert len(paths(page)) == 2
     assert "x 1.9" in page.find_element(By.ID, "lines").text
     Select(page.find_element(By.ID, "which")).select_by_visible_text("all runs")
     assert len(paths(page)) == 4
+
+
+def test_the_head_says_how_a_run_has_ended(driver, pages):
+    page = show(driver, pages["one"].as_uri())
+    facts = page.find_element(By.ID, "facts")
+    assert "status\nstopped by Ctrl-C (SIGINT)" in facts.text
+    assert "environment steps\n10,000 of 20,480 (48 %)" in facts.text
+    assert "training time\n10 s" in facts.text
+    assert "ended\n2026-01-02 03:04 UTC" in facts.text
+    assert [bad.text for bad in facts.find_elements(By.CLASS_NAME, "bad")] == [
+        "stopped by Ctrl-C (SIGINT)"
+    ]
+    page = show(driver, pages["two"].as_uri())
+    newest = {row[0]: row[1:] for row in rows(page, "ends")}
+    assert newest["status"] == ["finished", "failed: ValueError: it broke"]
+    page = show(driver, pages["group"].as_uri())
+    facts = page.find_element(By.ID, "facts").text
+    assert "status\nrunning" in facts
+    assert "newest entry" in facts
+    assert "seed-1\nfailed: EnvironmentFault" in facts
+
+
+def test_times_of_a_group_are_given_once(driver, pages):
+    page = show(driver, pages["group"].as_uri())
+    heads = page.find_elements(By.CSS_SELECTOR, "#times thead th")
+    assert [head.text for head in heads] == ["", "all seeds"]
+    assert not page.find_element(By.ID, "differences").is_displayed()  # nothing does here
+
+
+def test_what_is_wider_than_the_screen_shows_that_it_scrolls(driver, pages):
+    """By a shadow at the edge behind which there is more."""
+    set_scheme(driver, "light")
+    page = show(driver, pages["two"].as_uri())
+    set_width(page, 375)
+    box = page.find_element(By.CSS_SELECTOR, ".wide:has(#ends)")
+    page.execute_script("arguments[0].style.height = '400px'", box)  # room below the table
+
+    def edge():
+        with Image.open(io.BytesIO(box.screenshot_as_png)) as picture:
+            grey = picture.convert("L")
+            return [grey.getpixel((grey.width - own, grey.height - 20)) for own in (2, 60)]
+
+    assert page.execute_script("return arguments[0].scrollWidth > arguments[0].clientWidth", box)
+    last, inner = edge()
+    assert last < inner - 20
+    page.execute_script("arguments[0].scrollLeft = 10000", box)
+    last, inner = edge()
+    assert abs(last - inner) <= 2
 
 
 def test_who_learnt_from_whom_is_shown(driver, pages):

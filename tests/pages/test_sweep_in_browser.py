@@ -49,8 +49,11 @@ def pages(tmp_path_factory):
     result = SweepResult(Path("x"), trials, trials[4], 5, None)
     shares = {"default_ppo.learning_rate": 0.75, "mapping": 0.25}
     whole = sweep_page(EVIL, result, SPACE, objective, shares)
+    sound = dataclasses.replace(result, trials=[*trials[:3], trials[4]])
+    sound = sweep_page("game", sound, SPACE, objective, {})
     empty = sweep_page("game", dataclasses.replace(result, trials=[]), SPACE, objective, {})
-    return {"whole": whole.save(folder / "a.html"), "empty": empty.save(folder / "b.html")}
+    made = {"whole": whole, "sound": sound, "empty": empty}
+    return {name: page.save(folder / f"{name}.html") for name, page in made.items()}
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +100,15 @@ def test_every_trial_is_seen(driver, pages):
     texts = page.find_element(By.ID, "importance").text
     assert "75 %" in texts
     assert "learning_rate" in texts
+
+
+def test_reasons_have_a_column_only_where_a_trial_failed(driver, pages):
+    for name, is_there in (("whole", True), ("sound", False)):
+        page = show(driver, pages[name])
+        heads = [head.text for head in page.find_elements(By.CSS_SELECTOR, "#trials thead th")]
+        assert ("why it failed" in heads) == is_there
+        cells = {len(row) for row in rows(page, "trials")}
+        assert cells == {len(heads)}
 
 
 def test_one_trial_is_seen_alone(driver, pages):

@@ -1,5 +1,10 @@
 """The picture of a run's returns."""
 
+import re
+from pathlib import Path
+
+import pytest
+
 from jaxmarl_ppo.runs import curve
 
 
@@ -33,3 +38,34 @@ def test_the_picture_is_one(tmp_path):
     for name, history in (("some", HISTORY), ("none", HISTORY[2:3])):
         curve.plot_curve(history, "abcd", name, tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def seeds_entry(steps, mean):
+    agents = {"agents": {"a": {"return_mean": mean}}}
+    tables = dict.fromkeys(("iqm", "ci95_low", "ci95_high"), agents)
+    return {"env_steps": steps, **agents, **tables}
+
+
+def test_the_legend_says_what_lines_and_bands_of_seeds_are(tmp_path):
+    words = ("mean over seeds", "interquartile mean (IQM)", "95 % interval of the IQM")
+    history = [seeds_entry(10, 1.0), seeds_entry(20, 2.0)]
+    curve.plot_curve(history, "a", "seeds", tmp_path / "seeds.svg")
+    curve.plot_curve(HISTORY, "abcd", "one", tmp_path / "one.svg")
+    # Words of a picture stand in it as comments beside their shapes.
+    drawn, alone = (
+        re.findall(r"<!-- (.*) -->", (tmp_path / f"{name}.svg").read_text())
+        for name in ("seeds", "one")
+    )
+    assert all(text in drawn for text in ("a", *words))
+    assert not any(text in alone for text in words)
+
+
+def test_a_picture_is_what_its_name_says(tmp_path):
+    curve.plot_curve(HISTORY, "abcd", "some", tmp_path / "some.PDF")
+    pdf = (tmp_path / "some.PDF").read_bytes()
+    assert pdf.startswith(b"%PDF")
+    assert b"/Type3" not in pdf  # fonts that publishers reject
+    with pytest.raises(
+        ValueError, match=r"'a\.jpg' is not the name .* valid endings: \.png, \.pdf"
+    ):
+        curve.check_picture(Path("a.jpg"))

@@ -18,6 +18,7 @@ from lamps import (
     read_entries,
     without_clock,
 )
+from page_data import read_page
 
 from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import Snapshots
@@ -27,6 +28,7 @@ from jaxmarl_ppo.pages.report import report_data
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
 from jaxmarl_ppo.runs.run_folder import load_run, members_of
+from jaxmarl_ppo.runs.status import read_end
 from jaxmarl_ppo.training.errors import EnvironmentFault
 from jaxmarl_ppo.training.trainer import Trainer
 
@@ -185,6 +187,12 @@ def test_a_member_that_is_at_fault_is_stopped_and_the_others_go_on(unlucky):
     stopped = unlucky.run_dir / "members" / name
     load_run(stopped, env=Unlucky())  # its policies from before
     assert len(read_entries(stopped)) < len(unlucky.history)
+    end = read_end(stopped)
+    assert (end.state, end.reason) == ("failed", unlucky.stopped_members[name])
+    assert read_end(unlucky.run_dir).state == "finished"
+    assert [name, f"failed: {end.reason}", "bad"] in report_data([unlucky.run_dir])["facts"]
+    page = read_page((unlucky.run_dir / "report.html").read_text())
+    assert report_data([unlucky.run_dir])["facts"][1:] == page["facts"][1:]
 
 
 def test_a_member_that_was_stopped_stays_so(unlucky, tmp_path):

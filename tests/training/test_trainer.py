@@ -45,6 +45,7 @@ from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import JsonLinesLogger
 from jaxmarl_ppo.runs.run_folder import load_run
+from jaxmarl_ppo.runs.status import read_end
 from jaxmarl_ppo.training import slicing, trainer
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.trainer import Trainer
@@ -67,7 +68,7 @@ def test_record_of_a_run(result):
     assert [entry["iteration"] for entry in entries] == [3, 6, 9, 10]
     names = {path.name.split(".")[0] for path in result.run_dir.iterdir()}
     assert len(repr(result)) < 300  # as a notebook shows it
-    kept = {"config", "metrics", "events", "params", "curve", "report", "checkpoints"}
+    kept = {"config", "metrics", "events", "params", "curve", "report", "checkpoints", "end"}
     assert names - {""} == kept
     assert (result.run_dir / "curve.png").read_bytes().startswith(b"\x89PNG")
     record = json.loads((result.run_dir / "config.json").read_text())
@@ -197,6 +198,8 @@ def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, fie
     assert str(run_dir) in message
     assert (caught.value.field, caught.value.agent) == (field, "bob_0")
     assert (caught.value.step, caught.value.iteration) == (1, 2)
+    end = read_end(run_dir)
+    assert (end.state, end.reason) == ("failed", f"EnvironmentFault: {message}")
     assert_same(load(run_dir).population, before_fault.population)
 
 
@@ -591,6 +594,8 @@ def test_interruption_saves_what_was_learnt(tmp_path, monkeypatch):
     result = made.train()
     assert signal.getsignal(signal.SIGINT) is before
     assert result.interrupted
+    end = read_end(result.run_dir)
+    assert (end.state, end.reason, end.env_steps) == ("stopped", "SIGINT", result.env_steps)
     assert result.env_steps == 10 * NUM_ENVS * NUM_STEPS
     assert len(read_entries(result.run_dir)) == 2
     assert_same(load(result.run_dir).population, result.population)

@@ -43,7 +43,7 @@ function parsePicture(text) {
 function showFacts(data) {
   byId("title").textContent = data.title;
   byId("facts").replaceChildren(
-    ...data.facts.map(([what, is]) => make("div", {}, make("dt", {}, what), make("dd", {}, is))),
+    ...data.facts.map(([what, is, kind = ""]) => make("div", {}, make("dt", {}, what), make("dd", { className: kind }, is))),
   );
 }
 

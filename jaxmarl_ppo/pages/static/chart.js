@@ -46,6 +46,8 @@ const goalLine = (x1, x2, y) =>
 
 const sample = (...parts) => draw("svg", { class: "state sample", viewBox: "0 0 36 18", "aria-hidden": "true" }, ...parts);
 
+const bandSample = ({ hue }) => sample(draw("rect", { x: 0, y: 2, width: 36, height: 14, style: `fill:${hueOf(hue)};opacity:.3` }));
+
 // How a line looks, to stand before its name.
 function lineSample(line) {
   const stroke = draw("line", { x1: 0, x2: 36, y1: 9, y2: 9, style: `stroke:${hueOf(line.hue)};stroke-width:2.4`, "stroke-dasharray": line.dash || "" });

@@ -24,15 +24,24 @@ function markChoices(picture) {
   const slots = view.step === numSteps() ? [] : episode().ticks[view.step];
   slots.forEach((now, slot) => {
     if (!now || !("action" in now) || Array.isArray(now.action)) return;
-    const good = now.best || ("advice" in now ? [now.advice] : []);
+    // Where every move is a best one, marks on all of them would say nothing.
+    const good = now.all_best ? [] : now.best || ("advice" in now ? [now.advice] : []);
+    if (now.all_best) seen.add("all best");
     for (const action of good) mark(slot, action, "best");
     mark(slot, now.action, "chosen", ...("mistake" in now ? [now.mistake ? "wrong" : "right"] : []));
   });
+  // Frames within their cells, so that those of neighbours do not touch.
+  for (const cell of picture.querySelectorAll("rect[data-action].best:not(.chosen)")) {
+    const [x, y, width, height] = ["x", "y", "width", "height"].map((name) => Number(cell.getAttribute(name)));
+    const inset = 0.14 * Math.min(width, height);
+    cell.after(draw("rect", { class: "best-frame", x: x + inset, y: y + inset, width: width - 2 * inset, height: height - 2 * inset, rx: inset / 2 }));
+  }
   const frame = (kind, words) => make("span", {}, make("i", { className: `frame ${kind}` }), words);
   const legend = [];
   if (seen.has("cell wrong")) legend.push(frame("wrong", "next move, a mistake"));
   else if (seen.has("cell right")) legend.push(frame("right", "next move, a best one"));
   else if (seen.has("cell chosen")) legend.push(frame("", "next move"));
+  if (seen.has("all best")) legend.push(make("span", {}, "every move is a best one"));
   if (seen.has("cell best")) legend.push(frame("best", "best moves"));
   if (seen.has("cell chosen") && view.step) legend.push(frame("before", "last move"));
   if (seen.has("way chosen")) legend.push(make("span", {}, "thick arrow: what is done next"));

@@ -63,6 +63,8 @@ function meanOfRuns(all) {
   return { points: mean, band: [low, high] };
 }
 
+const INTERVAL = "95 % interval of the interquartile mean";
+
 // Of a group of seeds: mean, interquartile mean (dotted), and the interval of the latter as a band.
 function curvesOfGroup(measure, members) {
   const spread = (path, table) => {
@@ -74,7 +76,7 @@ function curvesOfGroup(measure, members) {
     const [low, high] = [spread(path, "ci95_low"), spread(path, "ci95_high")];
     const name = member || words(measure);
     return [
-      { points: pointsOf(report.data.group, path), name, hue: k, dash: dashOf(k), band: low.length ? [low, high] : undefined },
+      { points: pointsOf(report.data.group, path), name: `${name}, mean`, hue: k, dash: dashOf(k), band: low.length ? [low, high] : undefined, bandName: INTERVAL },
       { points: spread(path, "iqm"), name: `${name}, interquartile mean`, hue: k, dash: "2 3" },
     ].filter(({ points }) => points.length);
   });
@@ -115,7 +117,7 @@ function curvesOf(measure, members) {
   if (together)
     return names.map((member, k) => ({
       ...meanOfRuns(runs.map((run) => pointsOf(run, members[member])).filter((points) => points.length)),
-      name: member || words(measure), member, hue: k, dash: dashOf(k),
+      name: `${member || words(measure)}, mean`, bandName: "from the lowest to the highest run", member, hue: k, dash: dashOf(k),
     }));
   const lines = runs.flatMap((run, r) =>
     names.map((member, k) => ({
@@ -158,7 +160,9 @@ function showLines(measure, chart, legend, height) {
     chart.replaceChildren(lineChart(lines, { label, width, height, from, to, nameX: "environment steps", goals }).chart),
   );
   const named = goals.map(({ at, name }) => make("span", {}, sample(goalLine(0, 36, 9)), `${name} ${number(at)}`));
-  legend.replaceChildren(...legendOf(lines), ...named);
+  const banded = lines.filter(({ band }) => band).slice(0, 1);
+  const bands = banded.map((line) => make("span", {}, bandSample(line), line.bandName));
+  legend.replaceChildren(...legendOf(lines), ...bands, ...named);
 }
 
 function showCurves() {
@@ -202,7 +206,7 @@ function showNewest() {
   const found = measuresOf(runs);
   const others = Object.keys(found).filter((measure) => measure.startsWith("evaluation/"));
   const judged = [...new Set([...measures, "agents/*/return_mean", "all/return_mean", ...others])].filter((x) => x in found);
-  byId("newest").hidden = Boolean(evaluation) || !judged.length;
+  byId("newest").hidden = Boolean(evaluation) || (!judged.length && runs.length < 2);
   const newest = (run, path) => {
     const last = pointsOf(run, path).at(-1);
     return last ? last[1] : null;
@@ -213,7 +217,11 @@ function showNewest() {
       [words(measure), member].filter(Boolean).join(", "), ...runs.map((run) => newest(run, path)),
     ]),
   );
-  fillTable(byId("ends"), ["", ...runs.map((run) => run.name)], [["environment steps", ...runs.map(stepsOf)], ...rows]);
+  // Of a single run the head of the page has them.
+  const names = runs.length > 1 && !report.data.group ? [...new Set(runs.flatMap((run) => run.facts.map(([name]) => name)))] : [];
+  const facts = names.map((name) => [name, ...runs.map((run) => (run.facts.find(([own]) => own === name) || ["", ""])[1])]);
+  const steps = facts.length ? [] : [["environment steps", ...runs.map(stepsOf)]];
+  fillTable(byId("ends"), ["", ...runs.map((run) => run.name)], [...facts, ...steps, ...rows]);
 }
 
 function showResult() {
@@ -221,6 +229,9 @@ function showResult() {
   byId("result").hidden = !evaluation;
   if (!evaluation) return;
   byId("headline").replaceChildren(...evaluation.headline.map((line) => make("p", {}, line)));
+  const { columns, rows } = evaluation.results || { columns: [], rows: [] };
+  byId("scenario").parentElement.hidden = !rows.length;
+  fillTable(byId("scenario"), columns, rows);
   fillTable(byId("evaluation"), evaluation.columns, evaluation.rows);
 }
 
@@ -264,9 +275,9 @@ function showConfigurations() {
   // A key that a run does not have is as good as one without a value.
   const values = (key) => runs.map((run) => show(run.config[key] ?? null));
   const differing = keys.filter((key) => new Set(values(key)).size > 1);
-  byId("differences").hidden = runs.length < 2;
+  byId("differences").hidden = !differing.length;
   fillTable(byId("differing"), head, differing.map(row));
-  fillTable(byId("times"), head, report.data.times.map(([name, ...values]) => [name, ...values]));
+  fillTable(byId("times"), report.data.timed ? ["", ...report.data.timed] : head, report.data.times);
 }
 
 function showReport(data) {

@@ -111,9 +111,10 @@ function showTrials() {
   const { dimensions, trials } = sweep.data;
   const over = ranked(complete());
   const rows = [...over, ...trials.filter((trial) => !over.includes(trial))];
-  const head = ["trial", "state", "value", "seconds", ...dimensions.map(nameOf), "why it failed"];
+  const failed = rows.some(({ reason }) => reason);
+  const head = ["trial", "state", "value", "seconds", ...dimensions.map(nameOf), ...(failed ? ["why it failed"] : [])];
   const cells = ({ values }) => values.map((value) => (typeof value === "number" ? value : written(value ?? "")));
-  fillTable(byId("trials"), head, rows.map((trial) => [trial.number, trial.state, trial.value, trial.seconds, ...cells(trial), trial.reason]));
+  fillTable(byId("trials"), head, rows.map((trial) => [trial.number, trial.state, trial.value, trial.seconds, ...cells(trial), ...(failed ? [trial.reason] : [])]));
   byId("trials").querySelectorAll("tbody tr").forEach((line, k) => {
     const { number: own, state } = rows[k];
     if (state !== "complete") return;
