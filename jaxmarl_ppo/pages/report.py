@@ -111,6 +111,7 @@ def describe_runs(
             "series": _series(entries) | _series(evaluations, "evaluation/"),
             "league": league_table(entries),
             "facts": progress_facts(entries, record, status),
+            "changes": changes_of(entries),
             "config": _flat({key: record[key] for key in ("env", "config")})
             | _flat({key: record[key] for key in ("versions", "platform") if key in record}),
         }
@@ -198,6 +199,28 @@ def describe_lineage(
     ]
     columns = ["environment steps", "member", "copy of", "its score", "the other's", *paths]
     return {"lineage": {"columns": columns, "rows": rows}}
+
+
+def changes_of(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """List the periods of a run with other numbers: stages of a curriculum, changes by callbacks.
+
+    Args:
+        entries: of its log.
+
+    Returns:
+        For each period the environment steps `from` and `to`, its `stage` or None, and `values`
+        by path; empty for a run without changes.
+    """
+    periods: list[dict[str, Any]] = []
+    began = 0
+    for entry in entries:
+        stage = entry.get("curriculum", {}).get("stage")
+        now = {"stage": stage, "values": entry.get("values", {})}
+        if not periods or any(periods[-1][key] != value for key, value in now.items()):
+            periods.append({"from": began, **now})
+        periods[-1]["to"] = began = entry["env_steps"]
+    has_changes = len(periods) > 1 or any(each["values"] for each in periods)
+    return periods if has_changes else []
 
 
 def _log(folder: Path) -> Log:

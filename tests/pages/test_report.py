@@ -9,7 +9,13 @@ from page_data import read_page, unpack
 
 import jaxmarl_envs
 from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig, Trainer
-from jaxmarl_ppo.pages.report import MAX_ENTRIES, describe_runs, report_data, report_runs
+from jaxmarl_ppo.pages.report import (
+    MAX_ENTRIES,
+    changes_of,
+    describe_runs,
+    report_data,
+    report_runs,
+)
 from jaxmarl_ppo.pages.report_server import serve_report
 from jaxmarl_ppo.runs.files import METRICS_FILE
 
@@ -106,6 +112,22 @@ def test_numbers_that_are_not_finite_and_long_logs_are_thinned():
     assert series["steps"][-1] == 999
     assert series["values"][-1] is None
     assert set(series["values"][:-1]) == {1.0}
+
+
+def test_periods_have_the_numbers_that_were_in_force():
+    def entry(step, **more):
+        return {"env_steps": step, **more}
+
+    first = {"curriculum": {"stage": 0}, "values": {"env.params.delay": 2}}
+    last = {"curriculum": {"stage": 1}}
+    assert changes_of([entry(10, **first), entry(20, **first), entry(30, **last)]) == [
+        {"from": 0, "stage": 0, "values": first["values"], "to": 20},
+        {"from": 20, "stage": 1, "values": {}, "to": 30},
+    ]
+    by_callback = changes_of([entry(10), entry(20, values={"default_ppo.gamma": 0.9})])
+    assert [period["values"] for period in by_callback] == [{}, {"default_ppo.gamma": 0.9}]
+    assert changes_of([entry(10), entry(20)]) == []
+    assert changes_of([]) == []
 
 
 def test_times_add_up_over_the_processes_of_a_run():

@@ -136,15 +136,28 @@ function drawLine(line, index, { left, right, x, y }) {
   return group;
 }
 
+// Periods with other numbers than those before and after, by turns darker, named where there is room.
+function drawPeriods(chart, periods, { x, top, bottom }) {
+  periods.forEach(({ from, to, name }, k) => {
+    const [left, width] = [x(from), x(to) - x(from)];
+    const opacity = k % 2 ? 0.1 : 0.04;
+    const style = `fill:var(--ink);opacity:${opacity}`;
+    chart.append(draw("rect", { class: "period", x: left.toFixed(1), width: Math.max(0, width).toFixed(1), y: top, height: bottom - top, style }));
+    if (7 * name.length < width) chart.append(draw("text", { class: "period", x: left + width / 2, y: top + 12, "text-anchor": "middle" }, name));
+  });
+}
+
 // `lines` are { points, hue, dash, shape or sign, band, opacity }: points and the band's two edges are lists of
-// [x, y], and a y of null breaks a line. `goals` are { at, name }, known numbers to compare with, which a legend names.
+// [x, y], and a y of null breaks a line. `goals` are { at, name }, known numbers to compare with, which a legend names;
+// `periods` are { from, to, name }.
 // The result is an SVG element, and where it has numbers of its axes, and the x axis the other way round.
-function lineChart(lines, { label, width, height = 220, from, to, nameX, goals = [] }) {
+function lineChart(lines, { label, width, height = 220, from, to, nameX, goals = [], periods = [] }) {
   const points = lines.flatMap(({ points, band }) => [...points, ...(band ? band.flat() : [])]);
   const ys = [...points.map(([, y]) => y).filter((y) => y !== null), ...goals.map(({ at }) => at)];
   const scales = scalesOf(ys, { width, height, from, to });
   const { left, right, x, y } = scales;
   const chart = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "state chart", role: "img", "aria-label": label });
+  drawPeriods(chart, periods, scales);
   drawAxes(chart, scales, nameX);
   chart.append(...lines.map((line, index) => drawLine(line, index, scales)));
   for (const { at } of goals) chart.append(goalLine(left, right, y(at)));

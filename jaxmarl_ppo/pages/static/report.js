@@ -150,19 +150,38 @@ function legendOf(lines) {
   return entries.length > 24 ? [...entries.slice(0, 24), make("span", {}, `and ${entries.length - 24} more`)] : entries;
 }
 
+// Of a run that is shown alone: when it had numbers of its own, as stages of a curriculum have.
+function periodsOf() {
+  const chosen = byId("which").value;
+  const runs = report.data.runs.filter(({ name }) => !chosen || name === chosen);
+  if (runs.length !== 1) return [];
+  return runs[0].changes.map(({ stage, values, ...period }, k) => {
+    const said = Object.entries(values).map(([path, value]) => `${path} ${value}`);
+    const name = stage === null ? `${k}` : `stage ${stage}`;
+    return { ...period, name, values: said.join(", ") || "as configured" };
+  });
+}
+
+function periodsInWords(periods) {
+  const entries = periods.map(({ name, values }) => make("span", {}, `${name}: ${values}`));
+  const shown = entries.slice(0, 8);
+  return entries.length > 8 ? [...shown, make("span", {}, `and ${entries.length - 8} more`)] : shown;
+}
+
 function showLines(measure, chart, legend, height) {
   const lines = curvesOf(measure, membersOf(measure));
   const xs = lines.flatMap(({ points }) => points.map(([x]) => x));
   const [from, to] = [Math.min(0, ...xs), Math.max(...xs, 1)];
   const label = `${words(measure)} over environment steps`;
   const goals = report.data.goals[measure] || [];
+  const periods = periodsOf();
   drawInto(chart, (width) =>
-    chart.replaceChildren(lineChart(lines, { label, width, height, from, to, nameX: "environment steps", goals }).chart),
+    chart.replaceChildren(lineChart(lines, { label, width, height, from, to, nameX: "environment steps", goals, periods }).chart),
   );
   const named = goals.map(({ at, name }) => make("span", {}, sample(goalLine(0, 36, 9)), `${name} ${number(at)}`));
   const banded = lines.filter(({ band }) => band).slice(0, 1);
   const bands = banded.map((line) => make("span", {}, bandSample(line), line.bandName));
-  legend.replaceChildren(...legendOf(lines), ...bands, ...named);
+  legend.replaceChildren(...legendOf(lines), ...bands, ...named, ...periodsInWords(periods));
 }
 
 function showCurves() {
