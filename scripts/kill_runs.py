@@ -35,6 +35,7 @@ from jaxmarl_ppo import (
     PbtConfig,
     Range,
     Snapshots,
+    Stage,
     TrainConfig,
     Trainer,
     use_cpu_cores,
@@ -49,8 +50,9 @@ NUM_ITERATIONS = 3000  # some twenty seconds of training
 # Minutes from one checkpoint to the next, so few that many kills fall into one.
 EVERY_MINUTES = 0.3 / 60
 NAMES = ("per_agent", "shuttle_lstm", "league", "cnn", "normalised")
-# Groups, a league most of whose snapshots lie in files, and workers that step in Python.
-FURTHER_NAMES = ("seeds", "pbt", "archive", "python")
+# Groups, a league most of whose snapshots lie in files, workers that step in Python, and a
+# curriculum that goes back and forth.
+FURTHER_NAMES = ("seeds", "pbt", "archive", "python", "curriculum")
 NUM_SEEDS = 4  # of the groups
 
 
@@ -78,7 +80,18 @@ def further_runs() -> dict[str, runs_of.Run]:
     )
     python = runs_of.config(1, 4, 16)
     options = {"env_id": "mpe2.simple_spread_v3", "max_cycles": 10, "num_workers": 2}
+    curriculum = runs_of.config(1, 4, 16)
+    steps = curriculum.num_envs * curriculum.num_steps
+    going = "all.return_mean > -1"
+    curriculum = dataclasses.replace(
+        curriculum,
+        curriculum=(
+            Stage({"env.params.max_steps": 9}, advance_when=going, min_env_steps=130 * steps),
+            Stage({"gamma": 0.9}, return_when=going, min_env_steps=70 * steps),
+        ),
+    )
     return {
+        "curriculum": ("basic", {}, curriculum),
         "seeds": (crypto, {}, seeds),
         "pbt": (crypto, {}, pbt),
         "archive": ("tic_tac_toe", {}, archive),

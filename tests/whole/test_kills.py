@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "devices"), [("league", 2), ("shuttle_lstm", 1), ("seeds", 2)])
+@pytest.mark.parametrize(
+    ("name", "devices"), [("league", 2), ("shuttle_lstm", 1), ("seeds", 2), ("curriculum", 2)]
+)
 def test_a_run_that_is_killed_again_and_again_ends_as_in_peace(tmp_path, name, devices):
     out = tmp_path / "kills.json"
     command = [sys.executable, str(ROOT / "scripts" / "kill_runs.py"), "--out", str(out)]
