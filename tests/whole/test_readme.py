@@ -11,6 +11,7 @@ import jaxmarl_envs
 import jaxmarl_ppo
 from jaxmarl_envs import registry
 from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
+from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.config.rllib.translate import RLlibTranslationWarning
 from jaxmarl_ppo.evaluation import trajectories
@@ -51,6 +52,48 @@ def test_episodes_are_kept_as_the_document_says(tmp_path, monkeypatch):
     with np.load("games.npz") as file:
         assert all(f"`{name}`" in text for name in file.files)
         assert file["format"] in trajectories.FORMATS
+
+
+@pytest.mark.rare
+@pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning")
+def test_recipes_run_and_their_tables_are_read(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("gymnasium")
+    pytest.importorskip("optuna")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(build, "choose_num_devices", lambda *_: 1)
+    namespace = run_blocks(ROOT / "docs" / "recipes.md")
+    assert set(namespace["league"].history[-1]["league"]["elo"]) >= {"p1", "p2"}
+    assert np.shape(namespace["payoffs"]["win_rate"]["mean"]) > (2, 2)
+    assert namespace["best"].values.keys() == namespace["space"].keys()
+    stages = [entry["curriculum"]["stage"] for entry in namespace["remembers"].history]
+    assert stages == sorted(stages)
+    assert len(namespace["seeds"].members) == 8
+    files = ["--picture", "curve.pdf", "--csv", "curves.csv", "--summary", "summary.csv"]
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["report", "runs/seeds", *files])
+    assert caught.value.code == 0
+    assert (tmp_path / "curve.pdf").read_bytes().startswith(b"%PDF")
+    pandas = pytest.importorskip("pandas")
+    curves = pandas.read_csv("curves.csv").query("metric == 'agents/x/return_mean'")
+    table = curves.pivot_table("value", "env_steps", "seed")
+    assert table.shape == (8, 8)
+    assert table.loc[4096, 0] == pytest.approx(
+        namespace["seeds"].members[0].history[-1]["agents"]["x"]["return_mean"]
+    )
+
+
+def test_the_curriculum_of_a_file_is_read_as_the_document_shows_it(tmp_path, capsys):
+    text = (ROOT / "docs" / "policies.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    path = tmp_path / "cue.toml"
+    path.write_text(block)
+    command = re.search(r"# jaxmarl-ppo (.*) --config", block)
+    assert command is not None
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*command[1].split(), "--config", str(path), "--dry-run"])
+    assert caught.value.code == 0
+    assert "jaxmarl_envs.toy:RememberCue" in command[1]
 
 
 @pytest.mark.rare
