@@ -4,7 +4,14 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxmarl_ppo.runs.status import FAILED, RUNNING, STOPPED, Status, planned_env_steps
+from jaxmarl_ppo.runs.status import (
+    FAILED,
+    NO_END,
+    RUNNING,
+    STOPPED,
+    Status,
+    planned_env_steps,
+)
 
 
 def progress_facts(
@@ -33,7 +40,8 @@ def progress_facts(
     facts.append(["agent steps", f"{last.get('decisions', 0):,}"])
     facts.append(["training time", _duration(last.get("wall_s") or 0.0)])
     if status is not None and status.time is not None:
-        name = "newest entry" if status.state == RUNNING else "ended"
+        is_open = status.state == RUNNING or status.reason == NO_END
+        name = "newest entry" if is_open else "ended"
         facts.append([name, f"{status.time[:16].replace('T', ' ')} UTC"])
     return facts
 

@@ -12,6 +12,7 @@ from jaxmarl_ppo.runs.files import END_FILE, METRICS_FILE
 from jaxmarl_ppo.runs.lock import is_locked
 
 RUNNING, FINISHED, STOPPED, FAILED = STATES = ("running", "finished", "stopped", "failed")
+NO_END = "no end was recorded, as after kill -9"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def read_status(
     planned = planned_env_steps(record)
     is_finished = planned is not None and env_steps >= planned
     state = RUNNING if is_running else FINISHED if is_finished else STOPPED
-    reason = "no end was recorded, as after kill -9" if state == STOPPED else None
+    reason = NO_END if state == STOPPED else None
     log = run_dir / METRICS_FILE
     changed = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.is_file() else None
     return Status(state, reason, env_steps, None if changed is None else _utc(changed))

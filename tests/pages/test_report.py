@@ -1,5 +1,7 @@
 """The report: what it reads, what it says of it, and where it is written."""
 
+import dataclasses
+import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -18,6 +20,8 @@ from jaxmarl_ppo.pages.report import (
 )
 from jaxmarl_ppo.pages.report_server import serve_report
 from jaxmarl_ppo.runs.files import METRICS_FILE
+from jaxmarl_ppo.runs.lock import locked
+from jaxmarl_ppo.runs.status import record_end
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +87,47 @@ def test_the_head_says_whether_a_run_has_finished(runs):
     assert dict(fact[:2] for fact in at_end["facts"]) == facts
     both = report_data([result.run_dir for result in runs])
     assert [dict(f[:2] for f in run["facts"])["status"] for run in both["runs"]] == ["finished"] * 2
+
+
+def facts_of(folder):
+    (run,) = report_data([folder])["runs"]
+    return {name: text for name, text, *_ in run["facts"]}
+
+
+def test_the_head_says_what_stopped_a_run(runs, tmp_path):
+    """Of a run that is cut in half: by a signal, its time, an error or kill -9; or that trains."""
+    run_dir = shutil.copytree(runs[0].run_dir, tmp_path / "half")
+    log = run_dir / METRICS_FILE
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:2]))
+    half = dataclasses.replace(runs[0], run_dir=run_dir, env_steps=128, interrupted=True)
+    for stopped_by, failed, words in (
+        ("SIGINT", False, "stopped by Ctrl-C (SIGINT)"),
+        ("SIGTERM", False, "stopped by SIGTERM"),
+        ("max_minutes=1 are over", False, "stopped: max_minutes=1 are over"),
+        ("ValueError: it broke", True, "failed: ValueError: it broke"),
+    ):
+        record_end(dataclasses.replace(half, stopped_by=stopped_by, failed=failed))
+        facts = facts_of(run_dir)
+        assert facts["status"] == words
+        assert facts["environment steps"] == "128 of 256 (50\u00a0%)"
+        assert "ended" in facts
+        assert report_data([run_dir])["facts"][1] == ["status", words, "bad"]
+    with locked(run_dir):
+        assert "newest entry" in facts_of(run_dir)
+        assert report_data([run_dir])["facts"][1] == ["status", "running"]
+    (run_dir / "end.json").unlink()
+    facts = facts_of(run_dir)
+    assert facts["status"] == "stopped: no end was recorded, as after kill -9"
+    assert "newest entry" in facts
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (59.4, "59 s"), (200, "3 min 20 s"), (7512, "2 h 5 min")]
+)
+def test_the_head_says_how_long_a_run_has_trained(seconds, words):
+    record = {"env": {"name": "game"}, "config": {}}
+    data = describe_runs(["run"], [record], [([{"env_steps": 1, "wall_s": seconds}], [])])
+    assert ["training time", words] in data["facts"]
 
 
 def test_what_differs_between_runs_is_there(runs):
