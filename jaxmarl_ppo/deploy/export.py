@@ -171,7 +171,7 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
     Raises:
         ValueError: If they differ.
     """
-    rounding = rounding_of(policy)
+    rounding = FINE_ROUNDING if is_precise(policy) else COARSE_ROUNDING
     batch = exported.batch
     num_rows = batch if isinstance(batch, int) else NUM_CHECKED_ROWS
     inputs, hidden = random_inputs(policy, num_rows)
@@ -192,11 +192,10 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
             )
 
 
-def rounding_of(policy: ExportablePolicy) -> float:
-    """Return how far apart, in shares of the largest number, equal results may be."""
-    fine = getattr(policy.network.module, "dtype", "float32") == "float32"
-    fine &= policy.network.matmul_precision == "float32" and jax.default_backend() == "cpu"
-    return FINE_ROUNDING if fine else COARSE_ROUNDING
+def is_precise(policy: ExportablePolicy) -> bool:
+    """Return whether the policy computes everything in float32 on this machine."""
+    types = getattr(policy.network.module, "dtype", "float32"), policy.network.matmul_precision
+    return set(types) == {"float32"} and jax.default_backend() == "cpu"
 
 
 def as_arguments(signature: Signature, inputs: Rows) -> dict[str, Any]:

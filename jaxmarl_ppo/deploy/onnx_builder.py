@@ -45,6 +45,19 @@ class GraphBuilder:
         self.constants: list[Any] = []
         self.arrays: dict[str, np.ndarray] = {}  # constants by name
         self._named: dict[Any, str] = {}  # names by content
+        self._computed: dict[Any, Any] = {}  # names by node
+        # Of results of reshapes: what was reshaped, and its shape.
+        self._origins: dict[str, tuple[str, tuple[Any, ...]]] = {}
+
+    def keep_needed(self, outputs: Sequence[str]) -> None:
+        """Drop the nodes and constants that outputs do not depend on."""
+        used, kept = set(outputs), []
+        for node in reversed(self.nodes):
+            if not used.isdisjoint(node.output):
+                kept.append(node)
+                used.update(node.input)
+        self.nodes = kept[::-1]
+        self.constants = [constant for constant in self.constants if constant.name in used]
 
     def node(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any):
         """Add a node."""
@@ -52,13 +65,18 @@ class GraphBuilder:
         self.nodes.append(node)
 
     def op(self, kind: str, *inputs: str, num_outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node and return the name of its output, or a list of several."""
-        names = [f"{kind}_{len(self.nodes)}_{i}" for i in range(num_outputs)]
-        self.node(kind, inputs, names, **attributes)
-        return names[0] if num_outputs == 1 else names
+        """Add a node, once, and return the name of its output, or a list of several."""
+        key = (kind, inputs, num_outputs, str(attributes))
+        if key not in self._computed:
+            names = [f"{kind}_{len(self.nodes)}_{i}" for i in range(num_outputs)]
+            self.node(kind, inputs, names, **attributes)
+            self._computed[key] = names[0] if num_outputs == 1 else names
+        return self._computed[key]
 
     def cast(self, name: str, kind: str) -> str:
         """Convert to another type."""
+        if name in self.arrays:
+            return self.constant(self.arrays[name].astype(kind))
         dtype = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
         return self.op("Cast", name, to=dtype)
 
@@ -72,7 +90,7 @@ class GraphBuilder:
             self.constants.append(self._onnx.numpy_helper.from_array(array, name))
         return self._named[key]
 
-    def integers(self, numbers: Sequence[int]) -> str:
+    def integers(self, numbers: Sequence[int] | np.ndarray) -> str:
         """Add a constant of axes, sizes or indices, `[N]` int64."""
         return self.constant(np.array(numbers, np.int64))
 
@@ -80,6 +98,8 @@ class GraphBuilder:
         """Return the name of a value in its full shape."""
         if _same(value.held, value.shape):
             return value.name
+        if value.name in self.arrays and not any(map(is_symbolic_dim, value.shape)):
+            return self.constant(np.broadcast_to(self.arrays[value.name], value.shape))
         return self.op("Expand", value.name, self.sizes(value.shape))
 
     def sizes(self, shape: Sequence[Any]) -> str:
@@ -101,12 +121,19 @@ class GraphBuilder:
         rows = self.op("Shape", self._counted, start=0, end=1)
         return rows if factor == 1 else self.op("Mul", rows, self.integers([factor]))
 
-    def reshape(self, name: str, shape: Sequence[Any]) -> str:
-        """Reshape an array."""
+    def reshape(self, name: str, own: Sequence[Any], shape: Sequence[Any]) -> str:
+        """Reshape an array from its own shape; several reshapes become one, or none."""
+        name, own = self._origins.get(name, (name, tuple(own)))
+        if _same(own, shape):
+            return name
         numbers = [-1 if is_symbolic_dim(size) else size for size in shape]
+        if name in self.arrays and -1 not in numbers:
+            return self.constant(self.arrays[name].reshape(numbers))
         # A size to be found is marked by -1, unless there are several, or no numbers at all.
         plain = numbers.count(-1) <= 1 and 0 not in numbers
-        return self.op("Reshape", name, self.integers(numbers) if plain else self.sizes(shape))
+        found = self.op("Reshape", name, self.integers(numbers) if plain else self.sizes(shape))
+        self._origins[found] = name, own
+        return found
 
 
 def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:

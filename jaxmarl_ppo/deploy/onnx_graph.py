@@ -139,6 +139,7 @@ class Graph(GraphBuilder):
             value = values[number]
             self.node("Identity", [self.full(value)], [name])
             found.append(value._replace(name=name))
+        self.keep_needed(outputs)
         return found
 
     def _step(self, step: Sequence[Any], values: Mapping[int, Value]) -> list[Value]:
@@ -180,12 +181,10 @@ class Graph(GraphBuilder):
         if x.held == ():
             return Value(x.name, dtype, shape, ())
         axes = params["broadcast_dimensions"]
-        new = [axis for axis in range(len(shape)) if axis not in axes]
-        name = self.op("Unsqueeze", x.name, self.integers(new)) if new else x.name
         held: list[Any] = [1] * len(shape)
         for axis, size in zip(axes, x.held, strict=True):
             held[axis] = size
-        return Value(name, dtype, shape, tuple(held))
+        return Value(self.reshape(x.name, x.held, held), dtype, shape, tuple(held))
 
     def _known(self, array: Any) -> Value:
         dtype = _type(str(array.dtype))

@@ -25,6 +25,16 @@ def _transpose(graph: GraphBuilder, name: str, order: Sequence[int]) -> str:
     return name if list(order) == sorted(order) else graph.op("Transpose", name, perm=order)
 
 
+def _permute(
+    graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params
+) -> list[str]:
+    order = params["permutation"]
+    moved = [axis for axis in order if str(x[0].shape[axis]) != "1"]
+    if moved == sorted(moved):  # only axes of size 1 move
+        return [graph.reshape(x[0].name, x[0].shape, results[0][1])]
+    return [_transpose(graph, x[0].name, order)]
+
+
 def _slice(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
     starts, strides = params["start_indices"], params["strides"] or [1] * len(x[0].shape)
     cut = []
@@ -52,6 +62,8 @@ def _pad(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Para
     before, after, between = zip(*params["padding_config"], strict=True)
     if any(between):
         raise UnsupportedError("`pad` between numbers")
+    if not any(before) and not any(after):
+        return [x[0].name]
     # A negative number cuts off.
     return [graph.op("Pad", x[0].name, graph.integers((*before, *after)), x[1].name)]
 
@@ -168,7 +180,7 @@ def _gather(graph: GraphBuilder, x: Sequence[Value], results: Results, params: P
     kept = [axis for axis in range(len(operand.shape)) if axis not in paired]
     sizes, shape = ([own[axis] for axis in kept] for own in (params["slice_sizes"], operand.shape))
     if paired:
-        name = graph.op("Squeeze", operand.name, graph.integers(paired))
+        name = graph.reshape(operand.name, operand.shape, shape)
         operand = operand._replace(name=name, shape=tuple(shape))
     axes, collapsed = (
         [kept.index(axis) for axis in numbers[name]]
@@ -176,13 +188,14 @@ def _gather(graph: GraphBuilder, x: Sequence[Value], results: Results, params: P
     )
     if len(indices.shape) == 1:
         begins = graph.cast(indices.name, "int64")
-        return [_window(graph, operand, begins, (axes, sizes), collapsed)]
+        cut = _window(graph, operand, begins, (axes, sizes))
+        return [graph.reshape(cut, sizes, results[0][1])]
     whole = [axis for axis, size in enumerate(sizes) if str(size) == str(operand.shape[axis])]
     others = [axis for axis in range(len(sizes)) if axis not in axes]
     if len(axes) != 1 or collapsed != axes or not set(others) <= set(whole):
         raise UnsupportedError("`gather` by indices of several axes")
     (axis,) = axes
-    index = graph.op("Squeeze", indices.name, graph.integers([-1]))
+    index = graph.reshape(indices.name, indices.shape, indices.shape[:-1])
     last = graph.constant(np.array(operand.shape[axis] - 1, indices.kind))
     inside = graph.op("Min", graph.op("Max", index, one(graph, indices.kind, 0)), last)
     found = graph.op("Gather", operand.name, inside, axis=axis)
@@ -212,9 +225,9 @@ def _dynamic_slice(
     (operand, *starts), sizes = x, params["slice_sizes"]
     # A window as long as its axis begins at 0.
     axes = [i for i, size in enumerate(sizes) if str(size) != str(operand.shape[i])]
-    begins = [graph.cast(graph.reshape(starts[i].name, [1]), "int64") for i in axes]
+    begins = [graph.cast(graph.reshape(starts[i].name, [], [1]), "int64") for i in axes]
     joined = graph.op("Concat", *begins, axis=0)
-    return [_window(graph, operand, joined, (axes, sizes), [])]
+    return [_window(graph, operand, joined, (axes, sizes))]
 
 
 def _window(
@@ -222,7 +235,6 @@ def _window(
     operand: Value,
     begins: str,
     window: tuple[Sequence[int], Sequence[Any]],
-    collapsed: Sequence[int],
 ) -> str:
     """Cut a window out of an array.
 
@@ -231,19 +243,24 @@ def _window(
         operand: the array.
         begins: where it begins along some axes, `[N]` int64; moved to where all of it is inside.
         window: these axes, and the sizes of the window along all axes.
-        collapsed: axes of size 1 to leave out.
     """
     axes, sizes = window
+    if all(str(a) == str(b) for a, b in zip(sizes, operand.shape, strict=True)):
+        return operand.name
     rest = [axis for axis in range(len(sizes)) if axis not in axes]
-    sliced = [size for axis, size in enumerate(sizes) if axis in axes]
+    sliced = [sizes[axis] for axis in axes]
     cut = [axis for axis in rest if str(sizes[axis]) != str(operand.shape[axis])]
     if cut or any(map(is_symbolic_dim, sliced)):
         raise UnsupportedError("a slice of the batch")
-    most = graph.integers([operand.shape[axis] - sizes[axis] for axis in axes])
-    begins = graph.op("Min", graph.op("Max", begins, graph.integers([0])), most)
-    ends = graph.op("Add", begins, graph.integers([sizes[axis] for axis in axes]))
-    found = graph.op("Slice", operand.name, begins, ends, graph.integers(axes))
-    return graph.op("Squeeze", found, graph.integers(collapsed)) if collapsed else found
+    most = [operand.shape[axis] - sizes[axis] for axis in axes]
+    if begins in graph.arrays:
+        begins = graph.integers(np.clip(graph.arrays[begins], 0, most))
+        ends = graph.integers(graph.arrays[begins] + sliced)
+    else:
+        begins = graph.op("Max", begins, graph.integers([0]))
+        begins = graph.op("Min", begins, graph.integers(most))
+        ends = graph.op("Add", begins, graph.integers(sliced))
+    return graph.op("Slice", operand.name, begins, ends, graph.integers(axes))
 
 
 def _split(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
@@ -284,7 +301,7 @@ NODES: dict[str, Node] = {
     "conv_general_dilated": _conv,
     "cumsum": _cumulate,
     "dim_as_value": lambda graph, x, results, params: [
-        graph.cast(graph.reshape(graph.sizes([params["dim"]]), []), results[0][0])
+        graph.cast(graph.reshape(graph.sizes([params["dim"]]), [1], []), results[0][0])
     ],
     "dot_general": _dot,
     "dynamic_slice": _dynamic_slice,
@@ -299,7 +316,9 @@ NODES: dict[str, Node] = {
     "reduce_sum": _reduce("ReduceSum"),
     "reduce_window_max": _pool("MaxPool"),
     "reduce_window_sum": _pool("AveragePool"),
-    "reshape": lambda graph, x, results, params: [graph.reshape(x[0].name, results[0][1])],
+    "reshape": lambda graph, x, results, params: [
+        graph.reshape(x[0].name, x[0].shape, results[0][1])
+    ],
     "rev": _reverse,
     "slice": _slice,
     "split": _split,
@@ -307,9 +326,7 @@ NODES: dict[str, Node] = {
     "tile": lambda graph, x, results, params: [
         graph.op("Tile", x[0].name, graph.integers(params["reps"]))
     ],
-    "transpose": lambda graph, x, results, params: [
-        _transpose(graph, x[0].name, params["permutation"])
-    ],
+    "transpose": _permute,
     "unstack": _unstack,
 }
 _WINDOW = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
