@@ -129,9 +129,10 @@ class GraphBuilder:
         numbers = [-1 if is_symbolic_dim(size) else size for size in shape]
         if name in self.arrays and -1 not in numbers:
             return self.constant(self.arrays[name].reshape(numbers))
-        # A size to be found is marked by -1, unless there are several, or no numbers at all.
+        # -1 marks a size to be found, unless there are several, or no numbers at all.
         plain = numbers.count(-1) <= 1 and 0 not in numbers
-        found = self.op("Reshape", name, self.integers(numbers) if plain else self.sizes(shape))
+        sizes = self.integers(numbers) if plain else self.sizes(shape)
+        found = self.op("Reshape", name, sizes, allowzero=int(not plain))
         self._origins[found] = name, own
         return found
 

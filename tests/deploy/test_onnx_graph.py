@@ -65,7 +65,9 @@ CASES = {
                    jnp.concatenate([x, x], 1), jnp.stack([x, 2 * x], 1), jnp.split(x, [1], -1),
                    jnp.pad(x, ((0, 0), (1, 0), (0, 2))), jnp.tile(x, (1, 2, 1)), x[:, None] + 1,
                    jnp.repeat(x, 2, axis=1), jnp.broadcast_to(x[:, :1], x.shape),
-                   jnp.cumsum(x, -1), x + jnp.arange(4.0), jnp.moveaxis(x, 0, 1)],
+                   jnp.cumsum(x, -1), x + jnp.arange(4.0), jnp.moveaxis(x, 0, 1),
+                   lax.slice_in_dim(x, 0, 0, axis=1).reshape(x.shape[0], 4, 0), jnp.ones((3 * x.shape[0], 2)),
+                   jnp.broadcast_to(x.reshape(-1, 1, 4), (3 * x.shape[0], 2, 4)) @ WEIGHTS],
         *floats(3, 4),
     ),
     "reductions": (
@@ -149,6 +151,7 @@ def test_low_precision_is_computed_in_float32():
         (lambda x: jnp.linalg.cholesky(x[:, None] * x[..., None]), "`cholesky`"),
         (lambda x: x * jnp.arange(x.shape[0])[:, None], "`iota` along the batch"),
         (lambda x: jnp.take_along_axis(x, x.astype(int), 1), "`gather` "),
+        (lambda x: jnp.ones((x.shape[0] + 1, 2)), r"an axis of batch \+ 1"),
         (lambda x: lax.round(x), "`round` of halves away from zero"),
         (lambda x: x.astype(jnp.uint32), "numbers of type uint32"),
     ],
