@@ -55,7 +55,15 @@ _LOGIC = {"and": "And", "not": "Not", "or": "Or", "xor": "Xor"}
 
 
 def _plainly(kind: str) -> Elementwise:
-    return lambda graph, x, dtype, params: graph.op(kind, *(own.name for own in x))
+    def write(graph: GraphBuilder, x: Sequence[Value], dtype: str, params: Params) -> str:
+        names = [own.name for own in x]
+        if x[0].kind != "bool" or kind == "Equal":
+            return graph.op(kind, *names)
+        # To ONNX, bools have no order.
+        found = graph.op(kind, *(graph.cast(name, "int32") for name in names))
+        return graph.cast(found, "bool") if kind in ("Max", "Min") else found
+
+    return write
 
 
 def _logic(kind: str) -> Elementwise:

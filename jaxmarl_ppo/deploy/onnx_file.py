@@ -173,11 +173,22 @@ def compare(policy: ExportablePolicy, content: bytes) -> OnnxCheck:
 
 
 def _run(content: bytes, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Compute all outputs of an ONNX file by name, by ONNX Runtime on the CPU."""
+    """Compute all outputs of an ONNX file by name, by ONNX Runtime on the CPU.
+
+    Raises:
+        ValueError: If it does not run the file.
+    """
     runtime = _import_runtime()
-    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    found = session.run(names, {name: np.asarray(x) for name, x in inputs.items()})
+    try:
+        session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        found = session.run(names, {name: np.asarray(x) for name, x in inputs.items()})
+    except Exception as error:  # its errors have no common class
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"ONNX Runtime {runtime.__version__} does not run the file ({reason}); nothing was "
+            "written"
+        ) from error
     return dict(zip(names, found, strict=True))
 
 

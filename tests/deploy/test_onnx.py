@@ -350,6 +350,14 @@ def test_other_choices_are_noticed(exported, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_that_does_not_run_is_not_written(exported, tmp_path, monkeypatch):
+    policy, *_ = exported("mlp")
+    monkeypatch.setitem(onnx_elementwise.ELEMENTWISE, "tanh", onnx_elementwise._plainly("Tan_h"))
+    with pytest.raises(ValueError, match=r"does not run the file \(.*Tan_h.*nothing was written"):
+        policy.export_onnx(tmp_path / "policy.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_existing_file_stays(exported):
     policy, path, *_ = exported("mlp")
     before = path.read_bytes()

@@ -9,7 +9,7 @@ from jax import lax
 
 from jaxmarl_ppo.deploy.onnx_graph import make_model
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
 RNG = np.random.default_rng(0)
@@ -56,7 +56,8 @@ CASES = {
     ),
     "bools": (
         lambda x, y: [x & y, x | y, x ^ y, ~x, x.all(-1), x.any(-1), jnp.where(x, y, ~y),
-                      jnp.where(x, 1.0, 0.0), x.sum(-1), x.argmax(-1), x == y],
+                      jnp.where(x, 1.0, 0.0), x.sum(-1), x.argmax(-1), x == y, jnp.maximum(x, y),
+                      jnp.minimum(x, y), x < y, x >= y],
         *BOOLS,
     ),
     "finite": (lambda x: [jnp.isfinite(1 / jnp.floor(x)), jnp.isnan(jnp.log(x))], *floats(4)),
@@ -66,7 +67,8 @@ CASES = {
                    jnp.pad(x, ((0, 0), (1, 0), (0, 2))), jnp.tile(x, (1, 2, 1)), x[:, None] + 1,
                    jnp.repeat(x, 2, axis=1), jnp.broadcast_to(x[:, :1], x.shape),
                    jnp.cumsum(x, -1), x + jnp.arange(4.0), jnp.moveaxis(x, 0, 1),
-                   lax.slice_in_dim(x, 0, 0, axis=1).reshape(x.shape[0], 4, 0), jnp.ones((3 * x.shape[0], 2)),
+                   lax.slice_in_dim(x, 0, 0, axis=1).reshape(x.shape[0], 4, 0),
+                   jnp.ones((3 * x.shape[0], 2)),
                    jnp.broadcast_to(x.reshape(-1, 1, 4), (3 * x.shape[0], 2, 4)) @ WEIGHTS],
         *floats(3, 4),
     ),
@@ -119,6 +121,7 @@ def by_name(fn):
 def session_of(fn, *specs):
     inputs = {f"x{i}": spec for i, spec in enumerate(specs)}
     model = make_model(by_name(fn), inputs, {"about": "a test"})
+    onnx.checker.check_model(model, full_check=True)
     return runtime.InferenceSession(model.SerializeToString())
 
 
@@ -159,6 +162,11 @@ def test_low_precision_is_computed_in_float32():
 def test_what_it_cannot_compute_is_named(fn, what):
     with pytest.raises(ValueError, match=f"an ONNX file cannot compute {what}"):
         session_of(fn, *floats(4))
+
+
+def test_inputs_have_the_types_of_a_file():
+    with pytest.raises(ValueError, match="an ONNX file cannot compute inputs of type bfloat16"):
+        session_of(lambda x: x + 1, ((4,), "bfloat16"))
 
 
 def test_what_is_broadcast_stays_small():
