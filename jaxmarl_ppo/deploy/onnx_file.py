@@ -86,11 +86,14 @@ def policy_step(policy: ExportablePolicy, inputs: Arrays) -> Arrays:
     moved, outputs, value = policy.forward(policy.params, inputs, hidden)
     action = policy.choose(inputs, outputs, None)
     found = dict(action) if isinstance(action, dict) else {"action": action}
-    (counts, num_numbers), own = signature.factors, interface.split_mask
+    counts, num_numbers = signature.factors
     if counts:
-        legal = own(policy.network_mask(inputs))
-        choices = zip(own(outputs), legal, counts, strict=False)
-        probs = [jax.nn.softmax(jnp.where(x, y, -jnp.inf))[:, :n] for y, x, n in choices]
+        split = map(interface.split_mask, (outputs, policy.network_mask(inputs)))
+        # The network may have more choices and options than the policy's agents.
+        probs = [
+            jax.nn.softmax(jnp.where(legal, logits, -jnp.inf))[:, :count]
+            for logits, legal, count in zip(*split, counts, strict=False)
+        ]
         found["probabilities"] = jnp.concatenate(probs, axis=-1)
     if num_numbers and interface.numbers is not None:
         parameters = interface.numbers.parameters(outputs[:, sum(interface.counts) :])
