@@ -28,7 +28,7 @@ class ExportOptions:
             `package.module:Class` or `path/to/file.py:Class`.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        format: `jax` acts with JAX alone; `onnx` needs no JAX, but a runtime for ONNX (extra
+        format: `jax` for JAX alone, or `onnx` for ONNX Runtime and others, without JAX (extra
             `onnx`).
         out: a new file; None for `<policy>.jaxexport` or `<policy>.onnx`.
         platforms: that it is to run on; has no effect on ONNX.
@@ -95,9 +95,11 @@ def _export_onnx(policy: "Policy", path: Path) -> None:
     """Export to ONNX, and print what was compared."""
     check = policy.export_onnx(path)
     greatest = ", ".join(f"{name} {value:.1e}" for name, value in check.differences.items())
-    session.show(f"policy {policy.signature.policy}, which plays {', '.join(policy.agents)}")
-    ties = f"; {check.num_ties} ties are decided otherwise" if check.num_ties else ""
-    session.show(f"checked on {check.num_rows:,} random inputs: the same choices{ties}")
-    session.show(f"greatest differences: {greatest}")
+    session.show(
+        f"policy {policy.signature.policy}, which plays {', '.join(policy.agents)}; checked on "
+        f"{check.num_rows:,} random inputs: it acts as before"
+    )
+    ties = f"; ties decided otherwise: {check.num_ties}" if check.num_ties else ""
+    session.show(f"greatest differences: {greatest}{ties}")
     session.show(f"saved in {path} ({path.stat().st_size / 1000:,.0f} kB)")
     session.show(f"next, in Python: onnxruntime.InferenceSession({str(path)!r})")
