@@ -46,7 +46,7 @@ class GraphBuilder:
         self.arrays: dict[str, np.ndarray] = {}  # constants by name
         self._named: dict[Any, str] = {}  # names by content
         self._computed: dict[Any, Any] = {}  # names by node
-        # Of results of reshapes: what was reshaped, and its shape.
+        # The array that a reshape began with, and its shape, by the result's name.
         self._origins: dict[str, tuple[str, tuple[Any, ...]]] = {}
 
     def keep_needed(self, outputs: Sequence[str]) -> None:

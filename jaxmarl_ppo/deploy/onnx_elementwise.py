@@ -101,7 +101,7 @@ def _round(graph: GraphBuilder, x: Sequence[Value], dtype: str, params: Params) 
 
 
 def _finite(graph: GraphBuilder, x: Sequence[Value], dtype: str, params: Params) -> str:
-    # Of no other number the difference to itself is 0.
+    # Infinity and NaN minus themselves are NaN.
     zero = graph.op("Sub", x[0].name, x[0].name)
     return graph.op("Equal", zero, one(graph, x[0].kind, 0))
 

@@ -36,7 +36,7 @@ Arrays = dict[str, jax.Array]
 class _Steps(ProgramWriter):
     """Lists steps for ONNX, with shapes in which the number of rows is symbolic.
 
-    What is not known is an error when nodes are made, which only needed steps become.
+    Unknown steps raise an error when nodes are made of them, so those that are not needed do not.
     """
 
     known = KNOWN

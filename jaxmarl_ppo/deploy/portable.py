@@ -122,15 +122,13 @@ def portable_array(array: Any) -> dict[str, Any]:
 class ProgramWriter:
     """Converts a traced function to data, with one number for every value in it.
 
-    What follows is the form for pages; subclasses change it for other readers.
+    This is the form for pages; subclasses change it for other readers.
 
     Attributes:
         known: names of the primitives that the reader computes, with their parameters.
-        reader: what to call it in errors.
     """
 
     known: Mapping[str, tuple[str, ...]] = KNOWN
-    reader = "a page"
 
     def __init__(self) -> None:
         self.constants: list[list[Any]] = []  # number, array
@@ -152,7 +150,7 @@ class ProgramWriter:
         """Describe the type and the shape of a value."""
         name = str(aval.dtype)
         if name not in _DTYPES and name not in _THREEFRY:
-            raise ValueError(f"{self.reader} cannot compute with numbers of type {name}")
+            raise ValueError(f"a page cannot compute with numbers of type {name}")
         return ["key" if name in _THREEFRY else name, [int(size) for size in aval.shape]]
 
     def array(self, value: Any) -> Any:
@@ -241,7 +239,7 @@ class ProgramWriter:
         if name in ("squeeze", "expand_dims"):
             return {}
         if name not in self.known:
-            raise ValueError(f"{self.reader} cannot compute `{name}`, which this function uses")
+            raise ValueError(f"a page cannot compute `{name}`, which this function uses")
         return {key: _plain(params[key]) for key in self.known[name]}
 
     def _closed(self, closed: Any) -> dict[str, Any]:
