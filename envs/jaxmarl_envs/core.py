@@ -17,6 +17,7 @@ from flax import struct
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.drawing.svg import agent_sign
+from jaxmarl_envs.observations import Part
 from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.threefry import split
 
@@ -139,6 +140,13 @@ class MultiAgentEnv(Generic[State, Params]):
     def observation_space(self, agent: str, params: Params) -> Box:
         """Return the agent's own, unpadded observation space; of equal rank for all agents."""
         raise NotImplementedError
+
+    def observation_parts(self, agent: str, params: Params) -> tuple[Part, ...]:
+        """Return how the agent's features are made of its observation, part by part.
+
+        Optional, for adapters of environments whose own observations are no array.
+        """
+        return (Part(shape=tuple(self.observation_space(agent, params).shape)),)
 
     def action_space(self, agent: str, params: Params) -> Space:
         """Return the agent's own, unpadded action space; a Box has finite bounds.

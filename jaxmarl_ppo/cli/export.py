@@ -1,18 +1,21 @@
-"""`jaxmarl-ppo export`: a policy of a run in one file that acts with JAX alone."""
+"""`jaxmarl-ppo export`: a policy of a run in one file, for JAX alone or for ONNX."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jaxmarl_ppo.cli import session
+
+if TYPE_CHECKING:
+    from jaxmarl_ppo.deploy.policy import Policy
 
 Platform = Literal["cpu", "cuda", "rocm", "tpu"]
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Write a policy into one file that acts with JAX alone; it is checked against the original.
+    """Write a policy into one file that acts without its run; it is checked against the original.
 
     Attributes:
         run_dir: the run's folder.
@@ -26,8 +29,10 @@ class ExportOptions:
             run that Python code began, the name of what makes it.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        out: a new file; None for `<policy>.jaxexport`.
-        platforms: that it is to run on.
+        format: `jax` for JAX alone, or `onnx` for ONNX Runtime and others, without JAX (extra
+            `onnx`).
+        out: a new file; None for `<policy>.jaxexport` or `<policy>.onnx`.
+        platforms: that it is to run on; has no effect on ONNX.
     """
 
     run_dir: session.RunDir = None
@@ -36,6 +41,7 @@ class ExportOptions:
     agent: str | None = None
     env: str | None = None
     allow_import: session.AllowImport = ()
+    format: Literal["jax", "onnx"] = "jax"
     out: Path | None = None
     platforms: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
 
@@ -47,15 +53,22 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
         ValueError: If options are inconsistent, or a run cannot be read.
     """
     options = session.parse(ExportOptions, args, prog)
+    to_onnx = options.format == "onnx"
+    if to_onnx and options.platforms != ExportOptions.platforms:
+        raise ValueError("--platforms has no effect with --format onnx; drop it")
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
     session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
     from jaxmarl_ppo.deploy.export import check_new_file
+    from jaxmarl_ppo.deploy.onnx_file import check_extras
     from jaxmarl_ppo.deploy.policy import Policy
     from jaxmarl_ppo.machine.files import path_part
 
+    # Before anything that takes time.
+    if to_onnx:
+        check_extras()
     if options.out is not None:
-        check_new_file(options.out)  # before anything that takes time
+        check_new_file(options.out)
     policy = Policy.load(
         run_dir,
         options.policy,
@@ -64,7 +77,11 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
         allow_imports=options.allow_import,
     )
     name = policy.signature.policy
-    path = Path(f"{path_part(name)}.jaxexport") if options.out is None else options.out
+    suffix = "onnx" if to_onnx else "jaxexport"
+    path = Path(f"{path_part(name)}.{suffix}") if options.out is None else options.out
+    if to_onnx:
+        _export_onnx(policy, path)
+        return 0
     policy.export(path, options.platforms)
     session.show(
         f"policy {name}, which plays {', '.join(policy.agents)}; checked: it acts as before"
@@ -73,3 +90,17 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
     session.show(f"saved in {path} ({size}, for {', '.join(options.platforms)})")
     session.show(f"next, in Python: jaxmarl_ppo.load_exported({str(path)!r})")
     return 0
+
+
+def _export_onnx(policy: "Policy", path: Path) -> None:
+    """Export to ONNX, and print what was compared."""
+    check = policy.export_onnx(path)
+    greatest = ", ".join(f"{name} {value:.1e}" for name, value in check.differences.items())
+    session.show(
+        f"policy {policy.signature.policy}, which plays {', '.join(policy.agents)}; checked on "
+        f"{check.num_rows:,} random inputs: it acts as before"
+    )
+    ties = f"; ties decided otherwise: {check.num_ties}" if check.num_ties else ""
+    session.show(f"greatest differences: {greatest}{ties}")
+    session.show(f"saved in {path} ({path.stat().st_size / 1000:,.0f} kB)")
+    session.show(f"next, in Python: onnxruntime.InferenceSession({str(path)!r})")

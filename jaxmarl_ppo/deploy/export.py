@@ -1,6 +1,6 @@
 """Export of a policy to a file that acts with JAX alone, checked against the original."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -9,6 +9,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.observations import Part
 from jaxmarl_ppo import __version__
 from jaxmarl_ppo.deploy.calling import Rows, Signature
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, pack, unpack
@@ -54,10 +55,23 @@ class ExportablePolicy(Protocol):
         """The policy's parameters and normalisers, `[1, ...]`."""
         ...
 
+    @property
+    def observation_parts(self) -> Mapping[str, tuple[Part, ...]]:
+        """How each agent's features are made of its own observation."""
+        ...
+
     def decide(
         self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
     ) -> tuple[Any, list[jax.Array]]:
         """Decide for rows of full width; see `Actor.decide`."""
+        ...
+
+    def choose(self, inputs: Rows, outputs: jax.Array, key: jax.Array | None) -> Any:
+        """Turn network outputs into actions; see `Policy.choose`."""
+        ...
+
+    def in_rewards(self, params: PolicyStack, value: jax.Array) -> jax.Array:
+        """Convert the critic's outputs to units of reward."""
         ...
 
     def network_mask(self, inputs: Rows) -> jax.Array:
@@ -157,9 +171,7 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
     Raises:
         ValueError: If they differ.
     """
-    fine = getattr(policy.network.module, "dtype", "float32") == "float32"
-    fine &= policy.network.matmul_precision == "float32" and jax.default_backend() == "cpu"
-    rounding = FINE_ROUNDING if fine else COARSE_ROUNDING
+    rounding = FINE_ROUNDING if is_precise(policy) else COARSE_ROUNDING
     batch = exported.batch
     num_rows = batch if isinstance(batch, int) else NUM_CHECKED_ROWS
     inputs, hidden = random_inputs(policy, num_rows)
@@ -168,8 +180,8 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
     for key in (None, jax.random.key(1, impl="threefry2x32")):
         ours, held = policy.act(hidden=hidden, key=key, **given)
         theirs, other_held = exported.act(hidden=hidden, key=key, **given)
-        ours, theirs = (_factors(policy.signature, action) for action in (ours, theirs))
-        wrong = _prefers(policy, (inputs, hidden, key), (ours[0], theirs[0]), rounding)
+        ours, theirs = (split_action(policy.signature, action) for action in (ours, theirs))
+        wrong = prefers(policy, (inputs, hidden, key), (ours[0], theirs[0]), rounding)
         wrong |= _far(ours[1], theirs[1], rounding * widest)
         for a, b in zip(held, other_held, strict=True):
             wrong |= _far(a, b, rounding)
@@ -178,6 +190,12 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
                 f"the exported policy acts differently from {policy.signature.policy!r} on "
                 f"{wrong.sum()} of {num_rows} random inputs; nothing was written"
             )
+
+
+def is_precise(policy: ExportablePolicy) -> bool:
+    """Return whether the policy computes everything in float32 on this machine."""
+    types = getattr(policy.network.module, "dtype", "float32"), policy.network.matmul_precision
+    return set(types) == {"float32"} and jax.default_backend() == "cpu"
 
 
 def as_arguments(signature: Signature, inputs: Rows) -> dict[str, Any]:
@@ -189,7 +207,7 @@ def as_arguments(signature: Signature, inputs: Rows) -> dict[str, Any]:
     return {"observation": inputs["features"], **given}
 
 
-def _factors(signature: Signature, action: Any) -> tuple[np.ndarray, np.ndarray]:
+def split_action(signature: Signature, action: Any) -> tuple[np.ndarray, np.ndarray]:
     """Split actions from `act` into choices `[B, C]` and numbers `[B, N]`."""
     leaves = [np.asarray(x) for x in signature.form.flatten(action)]
     return signature.form.split(leaves, leaves[0].shape[:1])
@@ -259,7 +277,7 @@ def _draw_choices(
     return choices.astype(np.int32)
 
 
-def _prefers(
+def prefers(
     policy: ExportablePolicy, call: tuple[Any, Any, Any], actions: tuple[Any, Any], rounding: float
 ) -> np.ndarray:
     """Find rows in which the policy clearly prefers one of our choices to the other, `[B]`.
@@ -307,7 +325,7 @@ def _prefers_option(
         mask: `[B, options]`.
         drawn: the uniform numbers `[B]` that options are drawn by; None for the most likely ones.
         options: `[B]` each.
-        rounding: as for `_prefers`.
+        rounding: as for `prefers`.
     """
     ours, theirs = options
     each, legal = np.arange(len(ours)), np.asarray(mask)

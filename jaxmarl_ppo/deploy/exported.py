@@ -116,13 +116,28 @@ def pack(
 ) -> bytes:
     """Pack programs, their signature, and versions into the bytes of a file."""
     batch = programs[PROGRAMS[0]].in_avals[0].shape[0]
-    batch = batch if isinstance(batch, int) else str(batch)
+    header = {
+        "format": 1 if _is_plain(signature.row_form) else 2,
+        **describe(signature, batch if isinstance(batch, int) else str(batch)),
+        "platforms": list(programs[PROGRAMS[0]].platforms),
+        "versions": dict(versions),
+    }
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        # Without a date, so that the same policy gives the same bytes.
+        file.writestr(zipfile.ZipInfo(HEADER), json.dumps(header, indent=2))
+        for name, program in programs.items():
+            file.writestr(zipfile.ZipInfo(name), bytes(program.serialize()))
+    return content.getvalue()
+
+
+def describe(signature: Signature, batch: int | str) -> dict[str, Any]:
+    """Describe inputs and outputs as plain data, for `batch` rows or a dimension of that name."""
     action = {
         name: {"shape": [batch, *shape], "dtype": dtype}
         for name, (shape, dtype) in signature.action.items()
     }
-    header = {
-        "format": 1 if _is_plain(signature.row_form) else 2,
+    return {
         "policy": signature.policy,
         "env": signature.env,
         "agents": {
@@ -140,16 +155,7 @@ def pack(
         },
         "hidden": [{"shape": [batch, *x.shape], "dtype": x.dtype.name} for x in signature.hidden],
         "action": action.get("action", action),
-        "platforms": list(programs[PROGRAMS[0]].platforms),
-        "versions": dict(versions),
     }
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as file:
-        # Without a date, so that the same policy gives the same bytes.
-        file.writestr(zipfile.ZipInfo(HEADER), json.dumps(header, indent=2))
-        for name, program in programs.items():
-            file.writestr(zipfile.ZipInfo(name), bytes(program.serialize()))
-    return content.getvalue()
 
 
 def unpack(content: bytes, where: str) -> ExportedPolicy:

@@ -4,11 +4,12 @@
 >>> hidden = bob.initial_hidden(len(observation))
 >>> action, hidden = bob.act(observation, hidden)
 >>> bob.export("bob.jaxexport")
+>>> bob.export_onnx("bob.onnx")
 """
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from flax import linen as nn
 from numpy.typing import ArrayLike
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.observations import Part, flatten
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.credit.reward_scaling import return_deviation
@@ -27,6 +29,7 @@ from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature, pad_r
 from jaxmarl_ppo.deploy.export import PLATFORMS, export_policy
 from jaxmarl_ppo.deploy.exported import ExportedPolicy
 from jaxmarl_ppo.deploy.forms import Factors, Form, widen_mask
+from jaxmarl_ppo.deploy.onnx_file import OnnxCheck, export_onnx
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.numbers import scale, unscale
 from jaxmarl_ppo.policies.agent_interface import AgentInterface
@@ -46,6 +49,8 @@ class Policy(Actor):
         network: of this policy alone.
         interface: its view of the environment.
         bounds: of numbers, low and high, `[slots, N]` each, by slot.
+        params: its parameters and normalisers.
+        observation_parts: of each agent, how its features are made of its own observation.
     """
 
     signature: Signature
@@ -53,6 +58,7 @@ class Policy(Actor):
     interface: AgentInterface
     bounds: tuple[np.ndarray, np.ndarray]
     params: PolicyStack  # [1, ...]
+    observation_parts: Mapping[str, tuple[Part, ...]]
 
     @classmethod
     def load(
@@ -145,7 +151,40 @@ class Policy(Actor):
         )
         own = slice(policy_index, policy_index + 1)
         stack = jax.tree.map(lambda x: jnp.asarray(x[own]), population.policy_groups[index])
-        return cls(signature, network, interface, bounds, stack)
+        parts = {agent: env.observation_parts(agent, learner.env_params) for agent in agents}
+        return cls(signature, network, interface, bounds, stack, parts)
+
+    def flatten(self, observation: Any, agent: str | None = None) -> np.ndarray:
+        """Write one observation, as the environment itself returns it, as `act` takes it.
+
+        The parts of a dictionary or tuple follow each other in a vector, symbols become one-hot
+        vectors, and bytes of an image become numbers from 0 to 1. An action mask in a dictionary is
+        left out. Observations of an environment of this library stay as they are.
+
+        Args:
+            observation: of one agent, without a batch.
+            agent: its name; None where all agents have the same observation space.
+
+        Returns:
+            Features of the agent's own shape, float32.
+
+        Raises:
+            ValueError: If the agent is unknown or has to be given, or the observation is not of its
+                space.
+        """
+        if agent is None and len(set(self.observation_parts.values())) > 1:
+            raise ValueError(
+                f"the agents of policy {self.signature.policy!r} have different observations: "
+                f"pass agent=, one of {', '.join(self.agents)}"
+            )
+        agent = self.agents[0] if agent is None else agent
+        if agent not in self.observation_parts:
+            raise ValueError(
+                f"policy {self.signature.policy!r} does not play agent {agent!r}; it plays "
+                f"{', '.join(self.agents)}"
+            )
+        vector = flatten(self.observation_parts[agent], observation)
+        return vector.reshape(self.signature.agent_shapes[agent].feature_shape)
 
     def value(
         self,
@@ -199,11 +238,39 @@ class Policy(Actor):
         """
         return export_policy(self, path, platforms, batch)
 
+    def export_onnx(self, path: str | Path) -> OnnxCheck:
+        """Write one step of the policy as an ONNX file, for any number of rows (extra `onnx`).
+
+        Inputs are those of `signature.inputs`, and `hidden_0` and so on. Outputs are the most
+        likely action (`action`, or `choices` and `numbers`), `probabilities` of all options,
+        parameters of the distribution of numbers (`mean` and `std`, or `alpha` and `beta`), `value`
+        in units of reward unless the critic is centralised, and `next_hidden_0` and so on.
+        Normalisers are in the file. Its metadata has the JSON `jaxmarl_ppo`, which describes
+        inputs, agents, their observations and actions.
+
+        Before writing, ONNX Runtime computes 1,000 random inputs, which must have the same results.
+
+        Args:
+            path: a new file.
+
+        Returns:
+            The greatest differences found.
+
+        Raises:
+            ValueError: If the file exists, the packages `onnx` or `onnxruntime` are missing, the
+                network uses an operation that is not known, or results differ.
+        """
+        return export_onnx(self, path)
+
     def decide(
         self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
     ) -> tuple[Any, list[jax.Array]]:
         """Decide for rows of full width; see `Actor.decide`."""
         moved, outputs, _ = self.forward(params, inputs, hidden)
+        return self.choose(inputs, outputs, key), moved
+
+    def choose(self, inputs: Rows, outputs: jax.Array, key: jax.Array | None) -> Any:
+        """Turn network outputs `[B, N]` into actions in rows, drawn or most likely."""
         mask = self.network_mask(inputs)
         distribution = self.network.distribution
         if key is None:
@@ -214,7 +281,7 @@ class Policy(Actor):
             )
         choices, numbers = self._split(self.interface.bounded(action))
         numbers = scale(numbers, *self._own_bounds(inputs))
-        return self.signature.join(choices.astype(jnp.int32), numbers), moved
+        return self.signature.join(choices.astype(jnp.int32), numbers)
 
     def _split(self, action: Any) -> tuple[jax.Array, jax.Array]:
         """Split the network's actions, as `ActionLayout.split` for any symbolic number of rows."""
@@ -316,10 +383,13 @@ class Policy(Actor):
         agent_shape: AgentShape | None,
     ) -> jax.Array:
         inputs, flat, batch_shape = self._flatten(given, hidden, agent_shape)
-        value = self.forward(params, inputs, flat)[2]
-        if params.return_moments is not None:
-            value *= return_deviation(params.return_moments)[0]
-        return value.reshape(batch_shape)
+        return self.in_rewards(params, self.forward(params, inputs, flat)[2]).reshape(batch_shape)
+
+    def in_rewards(self, params: PolicyStack, value: jax.Array) -> jax.Array:
+        """Convert the critic's outputs `[B]` to units of reward."""
+        if params.return_moments is None:
+            return value
+        return value * return_deviation(params.return_moments)[0]
 
 
 def _find_player(

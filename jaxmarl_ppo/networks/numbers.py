@@ -55,6 +55,10 @@ class NumbersDistribution(ActionDistribution, Protocol):
         """Number of the last outputs that do not depend on the inputs: log standard deviations."""
         ...
 
+    def parameters(self, outputs: jax.Array) -> dict[str, jax.Array]:
+        """Compute the parameters of each number's distribution by name, `[..., N]` each."""
+        ...
+
     def bounded(self, action: jax.Array) -> jax.Array:
         """Map actions as drawn to [-1, 1]."""
         ...
@@ -120,6 +124,11 @@ class _Gaussian(_Independent):
     def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute the entropy of the Gaussian, `[...]`."""
         return jnp.where(mask, self._distribution(outputs).entropy(), 0.0).sum(-1)
+
+    def parameters(self, outputs: jax.Array) -> dict[str, jax.Array]:
+        """Compute mean and standard deviation of each number as drawn, `[..., N]`."""
+        distribution = self._distribution(outputs)
+        return {"mean": jnp.asarray(distribution.loc), "std": jnp.asarray(distribution.scale)}
 
 
 class SquashedGaussian(_Gaussian):
@@ -187,6 +196,14 @@ class BetaDistribution(_Independent):
 
         first, second = jnp.split(_LEAST_SHAPE + jax.nn.softplus(outputs), 2, axis=-1)
         return distrax.Beta(first, second)
+
+    def parameters(self, outputs: jax.Array) -> dict[str, jax.Array]:
+        """Compute both shapes of each number's distribution over [0, 1], `[..., N]`."""
+        distribution = self._distribution(outputs)
+        return {
+            "alpha": jnp.asarray(distribution.alpha),
+            "beta": jnp.asarray(distribution.beta),
+        }
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Draw the words of a key per number, `[*shape, N, 2]` uint32."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from jaxmarl_envs.drawing.stones import stone_sign
 from jaxmarl_envs.threefry import fold_in
+from jaxmarl_ppo.deploy.portable import portable_program
 from jaxmarl_ppo.evaluation.episodes import EpisodesState
 from jaxmarl_ppo.evaluation.replay import ask_everybody
 from jaxmarl_ppo.pages.game_table import Table, play_step
 from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
-from jaxmarl_ppo.pages.portable import portable_program
 
 STATIC = ("base.css", "play.css", "base.js", "program.js", "play_local.js", "play.js")
 # The page first replays this many games, to check that it computes the same.

@@ -740,10 +740,10 @@ def test_actions_that_are_liked_alike_may_be_swapped():
     policy = Policy.of(case.learner, case.population.replace(policy_groups=(group,)))
     inputs = {"features": np.zeros((3, 27), np.float32), "action_mask": np.ones((3, 9), bool)}
     actions = np.array([[0], [8], [8]]), np.array([[1], [1], [8]])
-    wrong = policy_export._prefers(policy, (inputs, (), None), actions, 1e-5)
+    wrong = policy_export.prefers(policy, (inputs, (), None), actions, 1e-5)
     np.testing.assert_array_equal(wrong, [False, True, False])
     inputs["action_mask"][0, 1] = False
-    wrong = policy_export._prefers(policy, (inputs, (), None), actions, 1e-5)
+    wrong = policy_export.prefers(policy, (inputs, (), None), actions, 1e-5)
     np.testing.assert_array_equal(wrong, [True, True, False])
 
 
@@ -759,7 +759,7 @@ def test_a_number_drawn_on_the_edge_of_two_actions_may_mean_either(monkeypatch):
     monkeypatch.setattr(type(policy.network.distribution), "noise", lambda *_: drawn)
     call = (inputs, (), jax.random.key(0))
     actions = np.full((4, 1), 5), np.array([[3], [2], [2], [3]])
-    wrong = policy_export._prefers(policy, call, actions, 1e-5)
+    wrong = policy_export.prefers(policy, call, actions, 1e-5)
     np.testing.assert_array_equal(wrong, [False, False, True, True])
 
 

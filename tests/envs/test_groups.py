@@ -213,6 +213,7 @@ def test_declarations_are_the_wrapped_environment_s():
     assert env.action_spaces(params) == inner.action_spaces(params)
     for agent in env.agents:
         assert env.observation_space(agent, params) == inner.observation_space(agent, params)
+        assert env.observation_parts(agent, params) == inner.observation_parts(agent, params)
     assert Grouped(Duel(), {"both": ["second", "first"]}).max_actors == 1
 
 

@@ -12,8 +12,8 @@ from browser import open_browser
 from jax import lax
 
 from jaxmarl_envs.threefry import fold_in, split, unrolled
+from jaxmarl_ppo.deploy.portable import portable_array, portable_program
 from jaxmarl_ppo.pages.page import read_static
-from jaxmarl_ppo.pages.portable import portable_array, portable_program
 
 RNG = np.random.default_rng(0)
 

@@ -9,6 +9,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.observations import Part
 from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import Box, Space
 
@@ -121,6 +122,10 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
     def observation_space(self, agent: str, params: Any) -> Box:
         """Return the agent's observation space in the wrapped environment."""
         return self.env.observation_space(agent, params)
+
+    def observation_parts(self, agent: str, params: Any) -> tuple[Part, ...]:
+        """Return how the agent's features are made in the wrapped environment."""
+        return self.env.observation_parts(agent, params)
 
     def action_space(self, agent: str, params: Any) -> Space:
         """Return the agent's action space in the wrapped environment."""

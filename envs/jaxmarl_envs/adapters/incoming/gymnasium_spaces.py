@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions, read_actions
 from jaxmarl_envs.adapters.incoming.gymnasium_masks import Legal, legal_options
+from jaxmarl_envs.observations import Part
 from jaxmarl_envs.spaces import Box, Space
 
 MASK = "action_mask"
@@ -39,6 +40,7 @@ class AgentSpaces:
     own_action: Any  # Gymnasium's space
     masked: bool  # observations are dictionaries with a mask in them
     joint: bool | None = None  # what the user said of masks, see `gymnasium_masks`
+    path: tuple[str, ...] = ()  # to the observation in a dictionary with a mask
 
     @functools.cached_property
     def _is_box(self) -> bool:
@@ -74,6 +76,11 @@ class AgentSpaces:
         if self._scale is not None:
             values = values.ravel() / self._scale
         return values.reshape(self.observation.shape)
+
+    @property
+    def observation_parts(self) -> tuple[Part, ...]:
+        """Describe what `features` does, part by part."""
+        return tuple(_parts(self.own_observation, self.path))
 
     @functools.cached_property
     def is_plain(self) -> bool:
@@ -185,6 +192,7 @@ def read_spaces(
             own_action=actions[agent],
             masked=_has_mask(whole[agent]),
             joint=joint,
+            path=_path(whole[agent]),
         )
         for agent in own
     )
@@ -265,6 +273,29 @@ def _without_mask(parts: Mapping[str, Any]) -> Any:
     """Remove the mask from a dictionary; an `observation` that alone is left stands by itself."""
     rest = {key: part for key, part in parts.items() if key != MASK}
     return next(iter(rest.values())) if len(rest) == 1 and set(rest) <= OBSERVATION else rest
+
+
+def _path(space: Any) -> tuple[str, ...]:
+    """Return the key of the observation that alone is left in a dictionary without its mask."""
+    rest = set(space.spaces) - {MASK} if _has_mask(space) else set()
+    return tuple(rest) if len(rest) == 1 and rest <= OBSERVATION else ()
+
+
+def _parts(space: Any, path: tuple[Any, ...]) -> Iterator[Part]:
+    """List the parts of a space in the order in which Gymnasium flattens them."""
+    spaces = _spaces()
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        inner = space.spaces
+        for key, part in inner.items() if isinstance(inner, Mapping) else enumerate(inner):
+            yield from _parts(part, (*path, key))
+    elif isinstance(space, spaces.Discrete):
+        yield Part(path, options=(int(space.n),), first=(int(space.start),))
+    elif isinstance(space, spaces.MultiDiscrete):
+        start = np.broadcast_to(getattr(space, "start", 0), space.nvec.shape)
+        options, first = (tuple(x.ravel().tolist()) for x in (space.nvec, start))
+        yield Part(path, tuple(space.shape), options=options, first=first)
+    else:
+        yield Part(path, tuple(space.shape), divisor=255 if _is_image(space) else 1)
 
 
 def _shown(value: Any) -> str:

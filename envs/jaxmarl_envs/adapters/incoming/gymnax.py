@@ -32,6 +32,7 @@ from jaxmarl_envs.adapters.incoming.time_limit import (
     read_ends,
 )
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.observations import Part
 from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import Box, Discrete, Space, is_known
 
@@ -199,6 +200,12 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         low, high = _flat_bounds(self.name, self.game.observation_space(params))
         low, high = low[self.seen], high[self.seen]
         return Box(low, high, low.shape)
+
+    def observation_parts(self, agent: str, params: Any) -> tuple[Part, ...]:
+        """Return how the agent's features are made: a discrete observation is a symbol."""
+        if self._num_symbols is None or not isinstance(self.seen, slice):
+            return super().observation_parts(agent, params)
+        return (Part(options=(self._num_symbols,), first=(0,)),)
 
     def action_space(self, agent: str, params: Any) -> Space:
         """Return the action space of one game, flattened."""

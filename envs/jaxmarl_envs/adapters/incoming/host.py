@@ -26,6 +26,7 @@ from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, Game, GameStep
 from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.core import Ahead, MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.observations import Part
 from jaxmarl_envs.spaces import Box, Space
 
 # How many steps of an episode its state remembers, so that it can be played again: where no horizon
@@ -48,6 +49,8 @@ class Layout(NamedTuple):
     capacity: int  # steps of an episode that its state remembers
     metrics: tuple[str, ...] = ()  # names of the environment's own numbers
     phase_length: int | None = None  # steps that an episode lasts, as far as is known
+    # One per agent: how its features are made; `()` where they are an array as it is.
+    observation_parts: tuple[tuple[Part, ...], ...] = ()
 
 
 @struct.dataclass
@@ -146,6 +149,11 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def observation_space(self, agent: str, params: tuple[()]) -> Box:
         """Return the agent's own observation space."""
         return self.layout.observation_spaces[self.agent_index(agent)]
+
+    def observation_parts(self, agent: str, params: tuple[()]) -> tuple[Part, ...]:
+        """Return how the agent's features are made of its observation, part by part."""
+        slot, parts = self.agent_index(agent), self.layout.observation_parts
+        return parts[slot] if parts and parts[slot] else super().observation_parts(agent, params)
 
     def action_space(self, agent: str, params: tuple[()]) -> Space:
         """Return the agent's own action space."""

@@ -196,6 +196,7 @@ def layout_of(
         capacity=capacity_of(horizon, declared),
         metrics=found.metrics,
         phase_length=horizon or found.length or declared,
+        observation_parts=tuple(getattr(spaces, "observation_parts", ()) for spaces in game.spaces),
     )
 
 

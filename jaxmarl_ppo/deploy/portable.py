@@ -1,27 +1,28 @@
-"""JAX functions as plain data, which a page's script evaluates step by step.
+"""JAX functions as plain data: a list of steps, for the script of a page and for ONNX.
 
 A function is traced and its calls are inlined, which leaves JAX primitives on arrays of a few
-types. So the script computes the same function, including rules and random numbers, not a second
-implementation.
+types. So whoever reads the steps computes the same function, including rules and random numbers,
+not a second implementation.
 """
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.export import is_symbolic_dim
 from jax.extend import core
 
-# Names of the JAX primitives that the script computes, with their parameters.
+# Names of the JAX primitives that a page's script computes, with their parameters.
 _SAME = (
     "add and clamp concatenate cos div dot_general eq exp expm1 floor ge gt le le_to log "
     "log1p logistic lt lt_to max min mul ne neg not or population_count pow rem round rsqrt "
     "select_n sign sin sqrt square sub tan tanh xor abs ceil exp2 is_finite shift_left "
     "shift_right_logical shift_right_arithmetic clz"
 )
-_KNOWN: dict[str, tuple[str, ...]] = dict.fromkeys(_SAME.split(), ()) | {
+KNOWN: dict[str, tuple[str, ...]] = dict.fromkeys(_SAME.split(), ()) | {
     "argmax": ("axes",),
     "argmin": ("axes",),
     "bitcast_convert_type": (),
@@ -101,14 +102,7 @@ def portable_program(fn: Callable[..., Any], *examples: Any) -> dict[str, Any]:
     Raises:
         ValueError: If it uses what the script cannot compute.
     """
-    closed = jax.make_jaxpr(fn)(*examples)
-    writer = _Writer()
-    body = writer.body(closed.jaxpr, writer.add_consts(closed.jaxpr.constvars, closed.consts))
-    return {
-        "constants": writer.constants,
-        "inputs": [_kind(var.aval) for var in closed.jaxpr.invars],
-        **body,
-    }
+    return ProgramWriter().write(jax.make_jaxpr(fn)(*examples))
 
 
 def portable_array(array: Any) -> dict[str, Any]:
@@ -125,22 +119,46 @@ def portable_array(array: Any) -> dict[str, Any]:
     return {**found, "data": base64.b64encode(data).decode()}
 
 
-def _kind(aval: Any) -> list[Any]:
-    name = str(aval.dtype)
-    if name not in _DTYPES and name not in _THREEFRY:
-        raise ValueError(f"a page cannot compute with numbers of type {name}")
-    return ["key" if name in _THREEFRY else name, [int(size) for size in aval.shape]]
+class ProgramWriter:
+    """Converts a traced function to data, with one number for every value in it.
 
+    This is the form for pages; subclasses change it for other readers.
 
-class _Writer:
-    """Converts a traced function to data, with one number for every value in it."""
+    Attributes:
+        known: names of the primitives that the reader computes, with their parameters.
+    """
+
+    known: Mapping[str, tuple[str, ...]] = KNOWN
 
     def __init__(self) -> None:
         self.constants: list[list[Any]] = []  # number, array
         self._count = 0
         self._literals: dict[Any, int] = {}
 
+    def write(self, closed: core.ClosedJaxpr) -> dict[str, Any]:
+        """Convert a traced function: flat inputs, flat outputs, constants and steps.
+
+        Raises:
+            ValueError: If it uses what the reader cannot compute.
+        """
+        jaxpr = closed.jaxpr
+        body = self.body(jaxpr, self.add_consts(jaxpr.constvars, closed.consts))
+        inputs = [self.kind(var.aval) for var in jaxpr.invars]
+        return {"constants": self.constants, "inputs": inputs, **body}
+
+    def kind(self, aval: Any) -> list[Any]:
+        """Describe the type and the shape of a value."""
+        name = str(aval.dtype)
+        if name not in _DTYPES and name not in _THREEFRY:
+            raise ValueError(f"a page cannot compute with numbers of type {name}")
+        return ["key" if name in _THREEFRY else name, [int(size) for size in aval.shape]]
+
+    def array(self, value: Any) -> Any:
+        """Convert a constant."""
+        return portable_array(value)
+
     def add_consts(self, variables: Sequence[Any], values: Sequence[Any]) -> dict[Any, int]:
+        """Add constants, and return the number of each."""
         return {var: self._add(value) for var, value in zip(variables, values, strict=True)}
 
     def body(self, jaxpr: Any, known: dict[Any, int]) -> dict[str, Any]:
@@ -157,7 +175,7 @@ class _Writer:
 
     def _add(self, value: Any) -> int:
         number = self._number()
-        self.constants.append([number, portable_array(value)])
+        self.constants.append([number, self.array(value)])
         return number
 
     def _read(self, atom: Any, numbers: dict[Any, int]) -> int:
@@ -182,13 +200,13 @@ class _Writer:
                     inputs = [self._turn(eqn, inputs[0], steps)]
                 out = [self._number() for _ in eqn.outvars]
                 numbers.update(zip(eqn.outvars, out, strict=True))
-                kinds = [_kind(var.aval) for var in eqn.outvars]
-                steps.append([_RENAMED.get(name, name), inputs, out, kinds, self._params(eqn)])
+                kinds = [self.kind(var.aval) for var in eqn.outvars]
+                steps.append([_RENAMED.get(name, name), inputs, out, kinds, self.params(eqn)])
         return [self._read(x, numbers) for x in jaxpr.outvars]
 
     def _turn(self, eqn: Any, number: int, steps: list[list[Any]]) -> int:
         """Write a transposition before a reshape of permuted axes."""
-        order, (kind, shape) = _plain(eqn.params["dimensions"]), _kind(eqn.invars[0].aval)
+        order, (kind, shape) = _plain(eqn.params["dimensions"]), self.kind(eqn.invars[0].aval)
         turned, kinds = self._number(), [[kind, [shape[d] for d in order]]]
         steps.append(["transpose", [number], [turned], kinds, {"permutation": order}])
         return turned
@@ -200,7 +218,8 @@ class _Writer:
         known.update(zip(called.jaxpr.invars, inputs, strict=True))
         return self._write(called.jaxpr, known, steps)
 
-    def _params(self, eqn: Any) -> dict[str, Any]:
+    def params(self, eqn: Any) -> dict[str, Any]:
+        """List the parameters of a primitive."""
         name, params = eqn.primitive.name, eqn.params
         if name == "cond":
             return {"branches": [self._closed(branch) for branch in params["branches"]]}
@@ -219,9 +238,9 @@ class _Writer:
             }
         if name in ("squeeze", "expand_dims"):
             return {}
-        if name not in _KNOWN:
+        if name not in self.known:
             raise ValueError(f"a page cannot compute `{name}`, which this function uses")
-        return {key: _plain(params[key]) for key in _KNOWN[name]}
+        return {key: _plain(params[key]) for key in self.known[name]}
 
     def _closed(self, closed: Any) -> dict[str, Any]:
         return self.body(closed.jaxpr, self.add_consts(closed.jaxpr.constvars, closed.consts))
@@ -246,7 +265,7 @@ def _scan_sizes(eqn: Any) -> dict[str, int]:
 
 def _plain(value: Any) -> Any:
     """Convert a parameter of a primitive to a JSON value."""
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool | str) or is_symbolic_dim(value):
         return value
     if isinstance(value, int | np.integer):
         return int(value)
