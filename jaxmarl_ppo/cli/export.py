@@ -21,8 +21,8 @@ class ExportOptions:
         run_dir: the run's folder.
         checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
             None for what was saved at its end.
-        policy: name of the policy, such as `bob` or `past@3`; None where there is only one, or only
-            one that plays `agent`.
+        policy: name of the policy, such as `bob`, or `past@it150` for a snapshot; None where there
+            is only one, or only one that plays `agent`.
         agent: the agent that it is to play; None for all that it can play.
         env: where the run's environment is code of your own, its name once more, as it was trained:
             `package.module:Class` or `path/to/file.py:Class`; of a

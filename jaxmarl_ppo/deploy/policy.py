@@ -77,8 +77,8 @@ class Policy(Actor):
 
         Args:
             run_dir: the run's folder.
-            policy: its name, `past@3` for a snapshot, `past@it150` for one in a separate file; None
-                where there is only one, or where only one plays `agent`.
+            policy: its name, `past@it150` for the snapshot taken after 150 iterations; None where
+                there is only one, or where only one plays `agent`.
             agent: the agent to play, whose widths inputs and outputs then have; None for all that
                 it can play.
             env: as `load_run` needs it, like all that follow.
@@ -140,7 +140,7 @@ class Policy(Actor):
         agents = {env.agents[slot]: _agent_shape(learner, interface, slot) for slot in slots}
         widths = [agent.feature_shape for agent in agents.values()]
         signature = Signature(
-            policy=players.names[player],
+            policy=players.names_now(population.league)[player],
             env=env.name,
             agent_shapes=agents,
             feature_shape=tuple(max(sizes) for sizes in zip(*widths, strict=True)),
@@ -407,11 +407,14 @@ def _find_player(
     if policy is None:
         chosen = [player for player in able if player not in snapshots]
     else:
-        chosen = [player for player in able if players.names[player] == policy]
+        chosen = [
+            player for player in able if player == players.find_now(policy, population.league)
+        ]
     if len(chosen) == 1:
         return chosen[0]
     plays = "" if slot is None else f" that plays agent {learner.env.agents[slot]!r}"
-    names = ", ".join(players.names[player] for player in able) or "none"
+    called = players.names_now(population.league)
+    names = ", ".join(called[player] for player in able) or "none"
     if policy is None:
         raise ValueError(f"name the policy{plays}, since there is not just one; valid: {names}")
     raise ValueError(f"unknown policy {policy!r}{plays}; valid: {names}")

@@ -12,10 +12,12 @@ def find_player(learner: Learner, population: Population, name: str) -> int:
     Raises:
         ValueError: If there is none.
     """
-    names = learner.players.names_now(population.league)
-    if name not in names:
+    players = learner.players
+    found = players.find_now(name, population.league)
+    if found is None:
+        names = players.names_now(population.league)
         raise ValueError(f"unknown opponent {name!r}; valid: {', '.join(names)}")
-    return names.index(name)
+    return found
 
 
 def seat_opponent(learner: Learner, population: Population, opponent: str) -> np.ndarray:

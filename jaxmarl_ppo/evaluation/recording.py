@@ -172,7 +172,7 @@ def _join(play: Play, parts: list[dict[str, np.ndarray]], finished: np.ndarray) 
         env=learner.env.name,
         greedy=play.greedy,
         agents=tuple(learner.env.agents),
-        players=players.names,
+        players=players.names_now(play.population.league),
         policies=players.policies,
         policy_of=np.array(players.policy_of, np.int32),
         episode=np.arange(play.num_episodes, dtype=np.int32),

@@ -119,6 +119,7 @@ def find_divergence(
     measures = {name: getattr(update.losses, name) for name in (*_LEARNT_BY[:3], "kl")}
     measures["grad_norm"] = update.grad_norm
     found: dict[str, list[str]] = {}
+    names = players.names_now(population.league)
     for policy_group, stack in zip(players.policy_groups, population.policy_groups, strict=True):
         parts = {
             "parameters": stack.params,
@@ -135,7 +136,7 @@ def find_divergence(
             ]
             odd += [name for name, x in measures.items() if not np.isfinite(x[policy])]
             if set(odd) - {"kl"}:
-                found[players.names[player]] = odd
+                found[names[player]] = odd
     return found
 
 

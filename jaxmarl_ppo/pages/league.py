@@ -54,7 +54,7 @@ def league_table(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _who(player: str, league: Mapping[str, Any]) -> str:
-    """Rename the snapshot in a place of a pool, `past@2`, by its iteration, `past@it150`."""
+    """Rename a snapshot that an older log names by its place, `past@2`, as newer ones do."""
     match = re.fullmatch(r"(.+)@(\d+)", player)
     added_at = league.get("pools", {}).get(match[1], {}).get("added_at", []) if match else []
     if not match or int(match[2]) >= len(added_at):

@@ -20,7 +20,7 @@ from jaxmarl_ppo.policies.network_check import check_network, make_network, name
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.policies.scripted import make_script
-from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool
+from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool, parse_name
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.policies.tile_sizes import choose_tiles, envs_valued_at_once
 from jaxmarl_ppo.types import Hyperparams, PyTree
@@ -113,7 +113,7 @@ def plan_players(
             )
         )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
-    _check_names([*names, *scripted])
+    _check_names([*names, *scripted], [mapping.names[pool.policy] for pool in pools])
     names += scripted  # last, so that all players from the first of them on are scripted
     policy_of = _policies_of_players(names, pools, mapping)
     players = Players(
@@ -129,10 +129,11 @@ def plan_players(
     return players, plans
 
 
-def _check_names(names: list[str]) -> None:
-    """Reject two players of one name, such as a policy `past@0` beside a pool `past`."""
+def _check_names(names: list[str], pools: list[str]) -> None:
+    """Reject two players of one name, as a policy `past@0` or `past@it9` beside a pool `past`."""
     for name in names:
-        if names.count(name) > 1:
+        parsed = parse_name(name)
+        if names.count(name) > 1 or (parsed is not None and parsed[0] in pools):
             raise ValueError(
                 f"two players are called {name!r}: a policy, and an entry of the pool "
                 f"{name.rpartition('@')[0]!r}; give the policy another name"

@@ -22,8 +22,7 @@ from jaxmarl_ppo.config.policies import ScriptFn
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.mapping import PolicyMapping
 from jaxmarl_ppo.policies.policy_group import PolicyGroup
-from jaxmarl_ppo.policies.snapshot_files import snapshot_name
-from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool, draw_entries
+from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool, draw_entries, snapshot_name
 from jaxmarl_ppo.types import League, PyTree, RolloutState
 
 
@@ -51,15 +50,23 @@ class Players:
         return len(self.names)
 
     def names_now(self, league: League) -> tuple[str, ...]:
-        """Name the present players: `past@it150` in a place that snapshots take in turn."""
+        """Name the present players: `past@it150` for a snapshot, `past@2` for a place without one.
+
+        `names` has the names of places alone, which stay the same during a run.
+        """
         names = list(self.names)
         for place, pool in zip(self.pools, league.pools, strict=True):
-            if place.spec.on_device is not None:
-                taken = [
-                    snapshot_name(self.policies[place.policy], k) for k in pool.added_at.tolist()
-                ]
-                names[place.players] = taken
+            taken = pool.added_at.tolist()[: int(pool.count)]
+            for player, iteration in enumerate(taken, place.first_player):
+                names[player] = snapshot_name(self.policies[place.policy], iteration)
         return tuple(names)
+
+    def find_now(self, name: str, league: League) -> int | None:
+        """Find a player by its present name, or a snapshot by its place; None for other names."""
+        for names in (self.names_now(league), self.names):
+            if name in names:
+                return names.index(name)
+        return None
 
     @property
     def first_script(self) -> int:

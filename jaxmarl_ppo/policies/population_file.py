@@ -11,6 +11,7 @@ from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.machine.archives import restore_msgpack
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.text import listed, printable
+from jaxmarl_ppo.policies.snapshot_pools import snapshot_name
 from jaxmarl_ppo.types import PolicyStack, Population
 
 FORMAT = 3
@@ -63,7 +64,7 @@ def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
 
     Args:
         path: the file.
-        name: of the player.
+        name: of the player; of a snapshot, `past@it150` or that of its place, `past@2`.
         expected: one policy, of the shapes that it must have.
 
     Raises:
@@ -88,16 +89,30 @@ def _find_player(
     names: tuple[str, ...], state: Any, name: str
 ) -> tuple[Any | None, tuple[str, ...]]:
     """Find a player's rows, and the names of all networks."""
-    groups = state["policy_groups"]
+    groups, called = state["policy_groups"], _by_iteration(names, state.get("league", {}))
     first, stacks = 0, [groups[str(index)] for index in range(len(groups))]
     for stack in stacks:
         # Players are named group by group, and every leaf has a row for each member of its group.
         size = len(jax.tree.leaves(stack["params"])[0])
-        if name in names[first : first + size]:
-            row = names.index(name) - first
-            return jax.tree.map(lambda x, row=row: x[row], stack), names
+        for own in (called[first : first + size], names[first : first + size]):
+            if name in own:
+                row = own.index(name)
+                return jax.tree.map(lambda x, row=row: x[row], stack), called
         first += size
-    return None, names[:first]
+    return None, called[:first]
+
+
+def _by_iteration(names: tuple[str, ...], league: Any) -> tuple[str, ...]:
+    """Name snapshots by their iterations; the file has the names of their places."""
+    called, pools = list(names), league.get("pools", {})
+    firsts = [player for player, name in enumerate(names) if name.endswith("@0")]
+    if len(firsts) != len(pools):  # some policy is called like a place
+        return names
+    for index, first in enumerate(firsts):
+        pool, name = pools[str(index)], names[first].removesuffix("@0")
+        taken = pool["added_at"].tolist()[: int(pool["count"])]
+        called[first : first + len(taken)] = [snapshot_name(name, k) for k in taken]
+    return tuple(called)
 
 
 def _read(path: Path) -> tuple[tuple[str, ...], Any]:

@@ -1,34 +1,19 @@
-"""Snapshots in separate files, which are written once and never change.
-
-`past@it150` is the snapshot of the pool `past` after 150 iterations.
-"""
+"""Snapshots in separate files, which are written once and never change."""
 
 import functools
 import hashlib
-import re
 from pathlib import Path
 
 import jax.numpy as jnp
 
 from jaxmarl_ppo.machine.files import path_part
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE, load_player, save_population
+from jaxmarl_ppo.policies.snapshot_pools import parse_name, snapshot_name
 from jaxmarl_ppo.types import League, PolicyStack, Population
 
 SNAPSHOTS = "snapshots"  # in the folder of a run; a folder for each pool
 CHECKPOINTS = "checkpoints"  # one folder for each, called after its iteration
 MEMBERS = "members"  # in the folder of a group of runs; a folder for each
-_NAME = re.compile(r"(.+)@it(\d+)")
-
-
-def snapshot_name(pool: str, iteration: int) -> str:
-    """Name the snapshot that a pool took after so many iterations."""
-    return f"{pool}@it{iteration}"
-
-
-def parse_name(name: str) -> tuple[str, int] | None:
-    """Split a name from `snapshot_name` into pool and iteration; None for other names."""
-    match = _NAME.fullmatch(name)
-    return None if match is None else (match[1], int(match[2]))
 
 
 def snapshot_path(run_dir: Path, pool: str, iteration: int) -> Path:

@@ -1,5 +1,10 @@
-"""Pools of frozen snapshots: their places, and draws of entries."""
+"""Pools of frozen snapshots: their places and names, and draws of entries.
 
+`past@it150` is the snapshot that the pool `past` took after 150 iterations. `past@2` is the place
+of a snapshot in the pool, counted from 0, where others may follow.
+"""
+
+import re
 from dataclasses import dataclass
 
 import jax
@@ -12,6 +17,18 @@ from jaxmarl_ppo.types import League
 
 # A pair with fewer games counts as even.
 PRIOR_GAMES = 2.0
+_NAME = re.compile(r"(.+)@it(\d+)")
+
+
+def snapshot_name(pool: str, iteration: int) -> str:
+    """Name the snapshot that a pool took after so many iterations."""
+    return f"{pool}@it{iteration}"
+
+
+def parse_name(name: str) -> tuple[str, int] | None:
+    """Split a name from `snapshot_name` into pool and iteration; None for other names."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else (match[1], int(match[2]))
 
 
 @dataclass(frozen=True)

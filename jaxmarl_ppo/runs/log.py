@@ -355,7 +355,7 @@ def peak_memory_mb() -> float | None:
 def scalars(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
     """List the numbers of an entry, named by their paths, such as `policies/shared/entropy`.
 
-    Snapshots that play in turn are left out: each would have a curve of a few points.
+    Snapshots are left out: each would have a curve of a few points.
     """
     found = []
     for key, value in entry.items():

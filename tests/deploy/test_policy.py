@@ -432,13 +432,14 @@ def league():
     )
     learner = make_learner(env, params, config)
     population = stirred(learner)
-    pool = population.league.pools[0].replace(count=jnp.int32(2))
+    pool = population.league.pools[0].replace(count=jnp.int32(2), added_at=jnp.array([0, 5, 0]))
     return learner, population.replace(league=population.league.replace(pools=(pool,)))
 
 
 def test_a_snapshot_is_taken_by_its_name(league):
     learner, population = league
-    policy = Policy.of(learner, population, "past@1")
+    policy = Policy.of(learner, population, "past@it5")
+    assert policy.signature.policy == "past@it5"
     row = learner.players.names.index("past@1")
     jax.tree.map(
         lambda a, b: np.testing.assert_array_equal(a[0], b[row]),
@@ -446,6 +447,8 @@ def test_a_snapshot_is_taken_by_its_name(league):
         population.policy_groups[0],
     )
     assert policy.agents == ("x", "o")
+    by_place = Policy.of(learner, population, "past@1")
+    assert by_place.signature == policy.signature
     assert Policy.of(learner, population).signature.policy == "main"
     assert Policy.of(learner, population, agent="o").agents == ("o",)
 
@@ -453,10 +456,10 @@ def test_a_snapshot_is_taken_by_its_name(league):
 @pytest.mark.parametrize(
     ("policy", "agent", "message"),
     [
-        ("nobody", None, "unknown policy 'nobody'; valid: main, past@0, past@1"),
-        ("past", None, "unknown policy 'past'; valid: main, past@0, past@1"),
-        ("past@2", None, "unknown policy 'past@2'; valid: main, past@0, past@1"),
-        ("random", None, "unknown policy 'random'; valid: main, past@0, past@1"),
+        ("nobody", None, "unknown policy 'nobody'; valid: main, past@it0, past@it5"),
+        ("past", None, "unknown policy 'past'; valid: main, past@it0, past@it5"),
+        ("past@2", None, "unknown policy 'past@2'; valid: main, past@it0, past@it5"),
+        ("random", None, "unknown policy 'random'; valid: main, past@it0, past@it5"),
         ("main", "z", "unknown agent 'z'"),
     ],
 )

@@ -34,11 +34,11 @@ def test_every_pairing_has_its_exact_result(board):
     learner, population, report = board
     rows, columns = report["rows"]["players"], report["columns"]["players"]
     assert rows == ["p", "random", "minimax", "win_block"]
-    assert columns == ["q", "old@0", "random", "minimax", "win_block"]
+    assert columns == ["q", "old@it0", "random", "minimax", "win_block"]
     table = GameTable(learner.env.board)
     policies = {
         name: move_probabilities(learner, learner.env_params, population, table, player)
-        for player, name in enumerate(learner.players.names)
+        for player, name in enumerate(learner.players.names_now(population.league))
     }
     policies |= {
         "random": table.uniform_policy(),

@@ -251,7 +251,7 @@ def test_who_plays_is_said_in_words(board):
     pool = {"past": Snapshots("main", size=2, add_every=8)}
     table = Table(*make("tic_tac_toe", mapping={"x": "main", "o": "past"}, policies=pool))
     players = [agent["player"] for agent in table.view()["agents"]]
-    assert players == ["trained policy", "snapshot past@0"]
+    assert players == ["trained policy", "snapshot past@it0"]
 
 
 def test_an_opponent_that_is_not_there_is_named(board):

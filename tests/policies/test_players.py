@@ -318,10 +318,13 @@ def test_a_network_with_memory_and_one_without_train_side_by_side():
 
 
 @pytest.mark.parametrize("other", [PolicySpec(), Scripted("random")])
-def test_a_policy_called_like_a_snapshot_is_refused(other):
-    specs = {"p": Snapshots("main", size=2, add_every=1), "p@1": other}
-    mapping = {"a": ["main", "p", "p@1"], "*": "main"}
-    with pytest.raises(ValueError, match="two players are called 'p@1': a policy, and an entry of"):
+@pytest.mark.parametrize("name", ["p@1", "p@it7"])
+def test_a_policy_called_like_a_snapshot_is_refused(other, name):
+    specs = {"p": Snapshots("main", size=2, add_every=1), name: other}
+    mapping = {"a": ["main", "p", name], "*": "main"}
+    with pytest.raises(
+        ValueError, match=f"two players are called '{name}': a policy, and an entry of"
+    ):
         plan(RandomLives(), TrainConfig(mapping=mapping, policies=specs))
 
 
