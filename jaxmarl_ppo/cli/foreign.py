@@ -59,6 +59,8 @@ COMMANDS = {
     "enjoy": "watch",
     "render": "watch",
     "list": "envs",
+    "ls": "runs",
+    "prune": "runs",
     "benchmark": "bench",
     "tune": "sweep",
     "continue": "resume",

@@ -28,6 +28,7 @@ commands:
   report RUN_DIR ... write an HTML report of runs, or serve it while they go on
   watch RUN_DIR      write a page on which episodes of a run are watched
   play RUN_DIR       open a page on which you play against a run's policies
+  runs [DIR]         list runs, or remove what is no longer needed of them
   export RUN_DIR     write a policy into a file that acts with JAX alone
   config ENV         print an environment's preset as a file to go on from
   envs [ENV]         list the environments, or describe one
@@ -50,6 +51,7 @@ COMMANDS = {
     "report": "jaxmarl_ppo.cli.report",
     "watch": "jaxmarl_ppo.cli.watch",
     "play": "jaxmarl_ppo.cli.play",
+    "runs": "jaxmarl_ppo.cli.runs",
     "export": "jaxmarl_ppo.cli.export",
     "config": "jaxmarl_ppo.cli.config",
     "envs": "jaxmarl_ppo.cli.envs",

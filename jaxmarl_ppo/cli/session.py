@@ -28,6 +28,7 @@ HELP, HELP_ALL = {"-h", "--help"}, {"--help-all"}
 RunDir = Annotated[Path | None, Operand("RUN_DIR")]
 Env = Annotated[str | None, Operand("ENV")]
 EnvKwargs = Mapping[str, Any]
+MAX_NAMED = 3  # of runs in an error
 # Names of code that may be imported because a file names it.
 AllowImport = Annotated[tuple[str, ...], Each()]
 
@@ -145,6 +146,7 @@ def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None)
         raise ValueError(f"{prog} takes the folder of a run; see {prog} --help")
     if not run_dir.is_dir():
         raise ValueError(f"run folder {str(run_dir)!r} does not exist{_newest_beside(run_dir)}")
+    _check_holds_run(run_dir, prog)
     if checkpoint is None:
         return run_dir
     from jaxmarl_ppo.runs.checkpoints import choose_checkpoint
@@ -154,6 +156,32 @@ def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None)
     objective = config.get("objective") if isinstance(config, dict) else None
     goal = objective.get("goal") if isinstance(objective, dict) else None
     return choose_checkpoint(run_dir, checkpoint, goal or "maximise")
+
+
+def _check_holds_run(run_dir: Path, prog: str) -> None:
+    """Reject a folder that is not a run's, but in which there are runs.
+
+    Raises:
+        ValueError: If it is one, with the newest of the runs closest to it.
+    """
+    # Names in `runs.files`, the import of which brings JAX along.
+    is_search = (run_dir / "search.json").exists()
+    if not is_search and ((run_dir / "config.json").exists() or (run_dir / "checkpoints").exists()):
+        return
+    from jaxmarl_ppo.runs.listing import find_runs, newest_change
+
+    runs = find_runs(run_dir / "trials") if is_search else find_runs(run_dir)
+    runs = [run for run in runs if run != run_dir]
+    if not runs:
+        return
+    runs.sort(key=lambda run: (len(run.parts), -newest_change(run)))
+    some = ", ".join(repr(str(run)) for run in runs[:MAX_NAMED])
+    what = "holds no run itself; name one of the runs in it"
+    also = ""
+    if is_search:
+        what = "is a search; name one of its trials"
+        also = f"; to resume the search: jaxmarl-ppo sweep {run_dir}"
+    raise ValueError(f"{str(run_dir)!r} {what}, such as {some}: {prog} {runs[0]}{also}")
 
 
 def _newest_beside(run_dir: Path) -> str:

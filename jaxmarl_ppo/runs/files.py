@@ -15,15 +15,19 @@ __all__ = [
     "END_FILE",
     "EVALUATIONS_FILE",
     "LINEAGE_FILE",
+    "LOCKS_FOLDER",
     "LOCK_FILE",
     "LOGGERS_FILE",
     "MANIFEST_FILE",
     "MEMBERS",
     "METRICS_FILE",
     "POLICIES_FILE",
+    "SEARCH_FILE",
     "SNAPSHOTS",
     "SNAPSHOTS_FILE",
     "STATE_FOLDER",
+    "STUDY_FILE",
+    "TRIALS",
     "refuse_links",
 ]
 
@@ -37,6 +41,11 @@ BEST_FILE = "best.toml"  # the configuration that a search, or such a group, fou
 CROSS_PLAY_FILE = "cross_play.png"  # once `evaluate` has been asked for it
 LOGGERS_FILE = "loggers.json"  # which runs of other services log it
 LOCK_FILE = ".lock"  # held by the process that trains
+# In the folder of a search.
+SEARCH_FILE = "search.json"
+STUDY_FILE = "study.db"
+LOCKS_FOLDER = "locks"  # each process that drives it holds one
+TRIALS = "trials"  # a folder for each
 # In the folder of a checkpoint, beside the record and the policies, which are called as in a run's.
 MANIFEST_FILE = "manifest.json"
 STATE_FOLDER = "state"

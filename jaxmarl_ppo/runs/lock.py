@@ -46,7 +46,11 @@ def locked(folder: Path) -> Iterator[None]:
 
 def is_locked(folder: Path) -> bool:
     """Return whether a process trains in a folder; nothing in the folder is changed."""
-    path = folder / LOCK_FILE
+    return is_held(folder / LOCK_FILE)
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process holds a lock, whose file stays as it is."""
     if path.is_symlink() or not path.is_file():
         return False
     lock = FileLock(path)

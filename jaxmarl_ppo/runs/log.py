@@ -50,6 +50,9 @@ WALL_CLOCK_FIELDS = (
 )
 
 
+_MAX_LINE = 64_000_000  # of bytes, that are read in search of the newest line
+
+
 class JsonLines:
     """A file of JSON lines, each written completely or not at all.
 
@@ -153,6 +156,32 @@ def read_entries(path: Path, count: int | None = None) -> list[dict[str, Any]]:
     """Read the first entries of a log or of evaluations, as `read_lines`; None for all of them."""
     entries = read_lines(path, count_lines(path) if count is None else count, is_entry)
     return [present_names(entry) for entry in entries]
+
+
+def read_newest(path: Path) -> dict[str, Any] | None:
+    """Read the newest entry of a log or of evaluations from its end, however long it is.
+
+    Returns:
+        The last complete line; None where there is none, or it is damaged.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        size, length = file.seek(0, os.SEEK_END), 0
+        lines: list[bytes] = []
+        while not lines and length < min(size, _MAX_LINE):
+            length = min(size, 2 * length or 65_536)
+            file.seek(size - length)
+            # Half a line may follow the last line break, and precede the first one.
+            lines = file.read(length).split(b"\n")[length < size : -1]
+    with contextlib.suppress(ValueError):
+        entry = parse_line(lines[-1]) if lines else {}
+        if is_entry(entry):
+            return present_names(entry)
+    return None
 
 
 def count_lines(path: Path) -> int:

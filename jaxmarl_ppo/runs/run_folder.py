@@ -20,12 +20,19 @@ from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.machine.files import path_part
+from jaxmarl_ppo.machine.files import names_in, path_part
 from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.policies.population_file import load_population
 from jaxmarl_ppo.policies.snapshot_files import refuse_group
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
-from jaxmarl_ppo.runs.files import CHECKPOINTS, CONFIG_FILE, LOCK_FILE, MEMBERS, POLICIES_FILE
+from jaxmarl_ppo.runs.files import (
+    CHECKPOINTS,
+    CONFIG_FILE,
+    CURVE_FILE,
+    LOCK_FILE,
+    MEMBERS,
+    POLICIES_FILE,
+)
 from jaxmarl_ppo.runs.named_env import check_allow_imports, check_effect, make_env
 from jaxmarl_ppo.types import Population, PyTree
 
@@ -178,6 +185,22 @@ def members_of(folder: Path) -> list[Path]:
     """List the folders of the runs in a group's, in the order of their seeds; none in a run's."""
     found = [path for path in (folder / MEMBERS).glob("*") if (path / CONFIG_FILE).is_file()]
     return sorted(found, key=lambda path: (len(path.name), path.name))
+
+
+def saved_nothing(folder: Path) -> bool:
+    """Return whether a folder holds a run that was killed before its first save.
+
+    Only runs that `train` began have an id; the record of a search has none.
+
+    Raises:
+        ValueError: If its record is damaged.
+    """
+    if not all(name.startswith(".") for name in names_in(folder / CHECKPOINTS)):
+        return False
+    # Both are written at the end of a run; a group writes one of them.
+    if (folder / POLICIES_FILE).exists() or (folder / CURVE_FILE).exists():
+        return False
+    return (folder / CONFIG_FILE).is_file() and "id" in read_record(folder)
 
 
 def find_policies(folder: Path) -> Path:

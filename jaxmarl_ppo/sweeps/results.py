@@ -8,9 +8,9 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from jaxmarl_ppo.config.search import Choices, Space
+from jaxmarl_ppo.runs.files import TRIALS
 from jaxmarl_ppo.sweeps.study import REASON
 
-TRIALS = "trials"
 _STATES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",

@@ -10,10 +10,9 @@ from sqlalchemy.pool import NullPool
 
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.machine.extras import how_to_install
+from jaxmarl_ppo.runs.files import LOCKS_FOLDER, STUDY_FILE
 from jaxmarl_ppo.sweeps.locks import FileLocks, Locks, PostgresLocks
 
-STUDY_FILE = "study.db"
-LOCKS_FOLDER = "locks"
 # How long a process waits for another's write.
 _SQLITE_TIMEOUT_S = 120.0
 

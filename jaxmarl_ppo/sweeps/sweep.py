@@ -25,17 +25,23 @@ from jaxmarl_ppo.learner.build import check_arguments
 from jaxmarl_ppo.machine.files import refuse_link, write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.runs import files as run_files
-from jaxmarl_ppo.runs.files import BEST_FILE, CONFIG_FILE, LOCK_FILE
+from jaxmarl_ppo.runs.files import (
+    BEST_FILE,
+    CONFIG_FILE,
+    LOCK_FILE,
+    SEARCH_FILE,
+    STUDY_FILE,
+    TRIALS,
+)
 from jaxmarl_ppo.runs.run_folder import check_unused, new_run_dir, read_run, run_record
 from jaxmarl_ppo.sweeps.candidates import Candidates, check_trials
 from jaxmarl_ppo.sweeps.driver import Driver
 from jaxmarl_ppo.sweeps.local import LocalWorkers
 from jaxmarl_ppo.sweeps.page import PAGE_FILE, sweep_page
 from jaxmarl_ppo.sweeps.progress import SweepProgress
-from jaxmarl_ppo.sweeps.results import TRIALS, SweepResult, TrialResult, best_of, trial_result
+from jaxmarl_ppo.sweeps.results import SweepResult, TrialResult, best_of, trial_result
 from jaxmarl_ppo.sweeps.samplers import count_trials
 from jaxmarl_ppo.sweeps.storage import (
-    STUDY_FILE,
     database_url,
     open_locks,
     open_storage,
@@ -49,7 +55,6 @@ from jaxmarl_ppo.types import PyTree
 # Makes workers from candidates and the number of runs that each trains side by side.
 MakeWorkers = Callable[[Candidates, int], Workers]
 
-SEARCH_FILE = "search.json"
 # Name of a search in a separate database.
 _STUDY = "search"
 

@@ -23,7 +23,6 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.joining import current
 from jaxmarl_ppo.learner.build import without_loads
 from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.machine.files import names_in
 from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays
@@ -35,9 +34,6 @@ from jaxmarl_ppo.runs.checkpoints import (
     set_damaged_aside,
 )
 from jaxmarl_ppo.runs.files import (
-    CHECKPOINTS,
-    CONFIG_FILE,
-    CURVE_FILE,
     END_FILE,
     EVALUATIONS_FILE,
     METRICS_FILE,
@@ -46,6 +42,7 @@ from jaxmarl_ppo.runs.files import (
 from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import read_entries
 from jaxmarl_ppo.runs.manifest import Standing, member_checkpoint, read_standing
+from jaxmarl_ppo.runs.run_folder import saved_nothing
 from jaxmarl_ppo.types import PolicyGroupTraining, PyTree, TrainState
 
 
@@ -119,7 +116,7 @@ def find(
         raise ValueError(f"run folder {str(folder)!r} does not exist")
     if current().is_first:
         check_free(folder)
-    begins_anew = _saved_nothing(folder)
+    begins_anew = saved_nothing(folder)
     checkpoint, standing = (folder, None) if begins_anew else newest_sound(folder, strict=True)
     # The checkpoint's own record, covered by its checksums.
     recorded = run_folder.read_run(
@@ -155,19 +152,6 @@ def find(
         is_longer=chosen.total_env_steps != was["total_env_steps"],
     )
     return dataclasses.replace(run, resumption=resumption)
-
-
-def _saved_nothing(folder: Path) -> bool:
-    """Return whether a folder holds a run that was killed before its first save.
-
-    Only runs that `train` began have an id; the record of a search has none.
-    """
-    if not all(name.startswith(".") for name in names_in(folder / CHECKPOINTS)):
-        return False
-    # Both are written at the end of a run; a group writes one of them.
-    if (folder / POLICIES_FILE).exists() or (folder / CURVE_FILE).exists():
-        return False
-    return (folder / CONFIG_FILE).is_file() and "id" in run_folder.read_record(folder)
 
 
 def check_setters(found: Found, callbacks: Sequence[str], without_callbacks: bool) -> None:
@@ -212,7 +196,7 @@ def check_still_newest(found: Found) -> None:
         newest = newest_sound(run_dir, strict=True)
         has_gone_on = newest != (resumption.checkpoint, resumption.standing)
     else:
-        has_gone_on = not _saved_nothing(run_dir)
+        has_gone_on = not saved_nothing(run_dir)
     if has_gone_on:
         raise ValueError(
             f"{run_dir} was trained by another process meanwhile; resume it again to go on from "
