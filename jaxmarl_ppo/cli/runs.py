@@ -232,7 +232,7 @@ def _prune(folder: Path, found: Sequence[Path], yes: bool) -> int:
     Raises:
         ValueError: If the folder is a part of a run, or nobody can be asked.
     """
-    from jaxmarl_ppo.runs.pruning import check_prunable, plan_removals, remove
+    from jaxmarl_ppo.runs.pruning import check_prunable, loads_of, plan_removals, remove
 
     check_prunable(folder)
     planned, left = plan_removals(found)
@@ -247,10 +247,10 @@ def _prune(folder: Path, found: Sequence[Path], yes: bool) -> int:
     if not yes and not _agrees():
         session.show("nothing was removed")
         return 0
-    freed, status = 0, 0
+    freed, status, loads = 0, 0, loads_of(found)
     for removal in planned:
         try:
-            freed += remove(removal, found).num_bytes
+            freed += remove(removal, loads).num_bytes
         except (OSError, ValueError) as error:
             _tell(removal.folder, f"stays as it is: {error}")
             status = 1

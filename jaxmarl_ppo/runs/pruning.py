@@ -76,7 +76,7 @@ def check_prunable(folder: Path) -> None:
     Raises:
         ValueError: If it is one.
     """
-    path = folder.absolute()
+    path = folder.resolve()
     for part, parent in zip((path, *path.parents), path.parents, strict=False):
         is_part = part.name in (CHECKPOINTS, MEMBERS, SNAPSHOTS, TRIALS)
         if is_part and (parent / CONFIG_FILE).exists():
@@ -86,14 +86,22 @@ def check_prunable(folder: Path) -> None:
             )
 
 
+def loads_of(folders: Sequence[Path]) -> list[str]:
+    """List what runs start from, as they are configured; damaged records are left out."""
+    loads: list[str] = []
+    for folder in folders:
+        with contextlib.suppress(ValueError):
+            loads += _loads_in(read_record(folder)["config"])
+    return loads
+
+
 def plan_removals(folders: Sequence[Path]) -> tuple[list[Removal], dict[Path, str]]:
     """Find what may go from the folders of runs, groups and searches.
 
     Returns:
         What may go, and by folder, why nothing may go from it where that cannot be known.
     """
-    loads = [load for folder in folders for load in _loads_of(folder)]
-    found, left = [], {}
+    found, left, loads = [], {}, loads_of(folders)
     for folder in folders:
         try:
             in_use = any(map(is_locked, (folder, *members_of(folder))))
@@ -106,12 +114,12 @@ def plan_removals(folders: Sequence[Path]) -> tuple[list[Removal], dict[Path, st
     return found, left
 
 
-def remove(removal: Removal, folders: Sequence[Path]) -> Removal:
+def remove(removal: Removal, loads: Sequence[str]) -> Removal:
     """Remove what was planned, as far as it may still go once the run's lock is held.
 
     Args:
         removal: what was planned.
-        folders: all folders that it was planned for, one of which may name a checkpoint by now.
+        loads: what other runs start from by now, see `loads_of`.
 
     Returns:
         What was removed.
@@ -120,7 +128,6 @@ def remove(removal: Removal, folders: Sequence[Path]) -> Removal:
         ValueError: If another process holds the lock.
         OSError: If the lock cannot be taken, or something cannot be removed.
     """
-    loads = [load for folder in folders for load in _loads_of(folder)]
     with contextlib.ExitStack() as stack:
         for folder in (removal.folder, *members_of(removal.folder)):
             stack.enter_context(locked(folder))
@@ -197,13 +204,6 @@ def _is_all_its_own(folder: Path) -> bool:
         return any(fnmatch.fnmatchcase(path.name, own) for own in _OWN_FILES)
 
     return all(is_own(folder / name) for name in names_in(folder))
-
-
-def _loads_of(folder: Path) -> list[str]:
-    """List what a run starts from, as it is configured; nothing if its record is damaged."""
-    with contextlib.suppress(ValueError):
-        return list(_loads_in(read_record(folder)["config"]))
-    return []
 
 
 def _loads_in(data: Any) -> Iterator[str]:

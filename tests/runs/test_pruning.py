@@ -10,7 +10,7 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.run import CheckpointConfig
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.lock import locked
-from jaxmarl_ppo.runs.pruning import check_prunable, plan_removals, remove
+from jaxmarl_ppo.runs.pruning import check_prunable, loads_of, plan_removals, remove
 
 
 def planned(*folders):
@@ -25,7 +25,7 @@ def kept(folder):
 
 def pruned(*folders):
     found, _ = plan_removals(folders)
-    return [remove(each, folders) for each in found]
+    return [remove(each, loads_of(folders)) for each in found]
 
 
 def test_the_newest_checkpoint_and_the_best_one_stay(tmp_path):
@@ -33,7 +33,7 @@ def test_the_newest_checkpoint_and_the_best_one_stay(tmp_path):
     (found,), left = plan_removals([run])
     assert not left
     assert found.num_bytes > 0
-    assert remove(found, [run]) == found
+    assert remove(found, []) == found
     assert kept(run) == [2, 5]
     assert pruned(run) == []
     least = record_of()
@@ -84,7 +84,7 @@ def test_a_run_in_use_stays_whole(tmp_path):
     assert len(found) == 2
     for removal in found:
         with locked(removal.folder), pytest.raises(ValueError, match="is in use by process"):
-            remove(removal, [run, failed])
+            remove(removal, [])
     assert kept(run) == [1, 2, 3]
     assert (failed / "config.json").exists()
 
@@ -95,9 +95,9 @@ def test_what_may_go_is_decided_again_under_the_lock(tmp_path):
     # What was old is the newest one, and what had failed has a checkpoint.
     shutil.rmtree(run / "checkpoints" / "000000003")
     make_run(failed, (1,))
-    assert remove(first, [run]).paths == (run / "checkpoints" / "000000001",)
+    assert remove(first, []).paths == (run / "checkpoints" / "000000001",)
     assert kept(run) == [2]
-    assert remove(second, [failed]).paths == ()
+    assert remove(second, []).paths == ()
     assert kept(failed) == [1]
 
 
@@ -172,8 +172,8 @@ def test_a_group_keeps_what_its_newest_checkpoint_needs(tmp_path):
     shutil.rmtree(members[0] / "checkpoints" / "000000004")
     (removal,), _ = plan_removals([group])
     with locked(members[1]), pytest.raises(ValueError, match="is in use by process"):
-        remove(removal, [group])
-    remove(removal, [group])
+        remove(removal, [])
+    remove(removal, [])
     assert [kept(folder) for folder in (group, *members)] == [[3], [3], [3, 4]]
 
 
