@@ -3,7 +3,6 @@
 import contextlib
 import signal
 import sys
-import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -184,9 +183,8 @@ def _state_text(listed: "Listed") -> str:
     if reason in signal.Signals.__members__:
         reason = "Ctrl-C" if reason == "SIGINT" else reason
     told = [text for text in (reason, listed.problem) if text]
-    return ": ".join(
-        [listed.state, *(textwrap.shorten(x, MAX_REASON, placeholder="…") for x in told)]
-    )
+    short = [text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…" for text in told]
+    return ": ".join([listed.state, *short])
 
 
 def _steps_text(listed: "Listed") -> str:

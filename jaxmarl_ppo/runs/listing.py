@@ -47,6 +47,7 @@ NOT_BEGUN = "before its first checkpoint"
 # How deep below a folder runs are looked for.
 MAX_DEPTH = 4
 _UNNAMED = ("interval", "objective", "end")  # what a checkpoint was saved by, if nothing stopped it
+_LATEST = 250_000_000_000.0  # of times, in the year 9892; a file may have any
 _SQLITE_STEPS = 10_000_000  # no honest search needs as many
 
 
@@ -141,7 +142,7 @@ def disk_use(folder: Path) -> tuple[int, float]:
                 num_bytes += status.st_size if blocks is None else 512 * blocks
                 # A lock is also written where nothing else is.
                 changed = max(changed, status.st_mtime if name != LOCK_FILE else 0.0)
-    return num_bytes, changed or newest_change(folder)
+    return num_bytes, min(changed or newest_change(folder), _LATEST)
 
 
 def describe(folder: Path) -> Listed:
@@ -187,7 +188,7 @@ def _describe_run(listed: Listed, record: Mapping[str, Any]) -> Listed:
     status = read_status(folder, record, [] if entry is None else [entry])
     state, reason, env_steps = status.state, status.reason, status.env_steps
     standing, problem = _newest_checkpoint(folder)
-    env_steps = max(env_steps, standing.get("env_steps", 0))
+    env_steps = max(_count(env_steps) or 0, standing.get("env_steps", 0))
     if state != RUNNING and is_failed_start(folder):
         state, reason = FAILED, NOT_BEGUN if read_end(folder) is None else reason
     elif state == STOPPED and read_end(folder) is None and standing:
@@ -203,7 +204,7 @@ def _describe_run(listed: Listed, record: Mapping[str, Any]) -> Listed:
         reason=reason,
         problem=problem,
         env_steps=env_steps,
-        planned_env_steps=planned_env_steps(record),
+        planned_env_steps=_count(planned_env_steps(record)),
         measure=_measure(record),
         entry=entry or {},
         evaluation=read_newest(folder / EVALUATIONS_FILE) or {},
@@ -224,9 +225,9 @@ def _newest_checkpoint(folder: Path) -> tuple[Mapping[str, Any], str | None]:
 def _describe_search(listed: Listed, record: Mapping[str, Any]) -> Listed:
     folder = listed.folder
     search = table_in(read_json(folder / SEARCH_FILE), "search")
-    planned = search.get("num_trials")
-    if type(planned) is not int:
-        planned = None if search.get("sampler") == "grid" else DEFAULT_TRIALS
+    planned = _count(search.get("num_trials"))
+    if planned is None and search.get("sampler") != "grid":
+        planned = DEFAULT_TRIALS
     goal = table_in(record["config"], "objective").get("goal")
     counts, best = _read_study(folder / STUDY_FILE, "MIN" if goal == "minimise" else "MAX")
     num_over = sum(counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
@@ -267,6 +268,11 @@ def _read_study(path: Path, best: str) -> tuple[dict[str, int], float | None]:
 def _measure(record: Mapping[str, Any]) -> str | None:
     measure = table_in(record["config"], "objective").get("measure")
     return measure if isinstance(measure, str) else None
+
+
+def _count(value: Any) -> int | None:
+    """Return a number from a file if it can be a count; None otherwise."""
+    return value if type(value) is int and 0 <= value < 2**63 else None
 
 
 def table_in(data: Any, key: str) -> Mapping[str, Any]:

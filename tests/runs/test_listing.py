@@ -107,7 +107,15 @@ def test_a_damaged_record_is_told(tmp_path, content, problem):
 
 
 @pytest.mark.parametrize(
-    "config", [3, [], {}, {"objective": 3}, {"checkpoints": [], "num_envs": -1}]
+    "config",
+    [
+        3,
+        [],
+        {},
+        {"objective": 3},
+        {"checkpoints": [], "num_envs": -1},
+        {"total_env_steps": 10**400, "num_envs": 1, "num_steps": 1},
+    ],
 )
 def test_an_odd_configuration_is_listed_all_the_same(tmp_path, config):
     run = make_run(tmp_path / "run", iterations=(1,), record=record_of() | {"config": config})
