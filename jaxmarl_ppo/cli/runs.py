@@ -33,12 +33,12 @@ class RunsOptions:
 
     Attributes:
         folder: where runs are; None for `runs`.
-        sort: by `age` (the newest first), `name`, `env`, `state`, `steps` or `size` (the greatest
-            first).
+        sort: by `age`, `name`, `env`, `state`, `steps` or `size`. The newest are first, and those
+            with most steps or the greatest size.
         json: print JSON instead of a table.
-        prune: remove old checkpoints, and runs that failed before their first one. The newest
-            checkpoint, the best one, those that other listed runs start from, and runs in which a
-            process trains stay. Lists what would go, and asks.
+        prune: remove old checkpoints and failed starts, which are runs that failed without a
+            checkpoint. The newest checkpoint, the best one, those that other listed runs start
+            from, and runs in which a process trains stay. Lists what would go, and asks.
         yes: with `--prune`, do not ask.
     """
 
@@ -77,6 +77,9 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo runs") -> int:
         print(dump_json([_as_json(each, folder) for each in listed]))
     elif listed:
         session.show(runs_table(listed, folder, time.time()))
+        for each in listed:
+            if each.problem is not None:
+                _tell(each.folder, each.problem)
     else:
         session.show(f"no runs in {folder}")
     return 0
@@ -151,9 +154,9 @@ def runs_table(listed: Sequence["Listed"], folder: Path, now: float) -> "Table":
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", style="cyan", overflow="fold")
-    for title in ("environment", "state", "steps", "newest result"):
+    for title in ("environment", "state", "steps", "result"):
         table.add_column(title, overflow="fold")
     for title in ("age", "size"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -182,9 +185,9 @@ def _state_text(listed: "Listed") -> str:
     reason = listed.reason
     if reason in signal.Signals.__members__:
         reason = "Ctrl-C" if reason == "SIGINT" else reason
-    told = [text for text in (reason, listed.problem) if text]
-    short = [text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…" for text in told]
-    return ": ".join([listed.state, *short])
+    if reason is None:
+        return listed.state
+    return f"{listed.state}: {reason[:MAX_REASON]}" + "…"[: len(reason) > MAX_REASON]
 
 
 def _steps_text(listed: "Listed") -> str:
@@ -257,7 +260,7 @@ def _prune(folder: Path, found: Sequence[Path], yes: bool) -> int:
 
 
 def _tell(run_dir: Path, what: str) -> None:
-    session.show(printable(f"{run_dir}: {what}"))
+    session.show(printable(what if what.startswith(str(run_dir)) else f"{run_dir}: {what}"))
 
 
 def _removal_text(removal: "Removal") -> str:

@@ -7,7 +7,7 @@ damaged run is described as far as possible.
 import contextlib
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from jaxmarl_ppo.runs.files import (
     LOCK_FILE,
     LOCKS_FOLDER,
     METRICS_FILE,
+    POLICIES_FILE,
     SEARCH_FILE,
     STUDY_FILE,
     TRIALS,
@@ -132,16 +133,18 @@ def newest_change(folder: Path) -> float:
 
 
 def disk_use(folder: Path) -> tuple[int, float]:
-    """Measure a folder and everything below: bytes on the disk, and the time of its newest file."""
+    """Measure a folder and everything below: bytes on the disk, and the time of its newest file.
+
+    Locks are left out: they are also written where nothing else is.
+    """
     num_bytes, changed = 0, 0.0
     for place, _, names in os.walk(folder):
-        for name in names:
+        for name in set(names) - {LOCK_FILE}:
             with contextlib.suppress(OSError):  # removed meanwhile
                 status = os.lstat(os.path.join(place, name))
                 blocks = getattr(status, "st_blocks", None)  # not on Windows
                 num_bytes += status.st_size if blocks is None else 512 * blocks
-                # A lock is also written where nothing else is.
-                changed = max(changed, status.st_mtime if name != LOCK_FILE else 0.0)
+                changed = max(changed, status.st_mtime)
     return num_bytes, min(changed or newest_change(folder), _LATEST)
 
 
@@ -188,14 +191,12 @@ def _describe_run(listed: Listed, record: Mapping[str, Any]) -> Listed:
     status = read_status(folder, record, [] if entry is None else [entry])
     state, reason, env_steps = status.state, status.reason, status.env_steps
     standing, problem = _newest_checkpoint(folder)
+    planned = _count(planned_env_steps(record))
     env_steps = max(_count(env_steps) or 0, standing.get("env_steps", 0))
     if state != RUNNING and is_failed_start(folder):
         state, reason = FAILED, NOT_BEGUN if read_end(folder) is None else reason
     elif state == STOPPED and read_end(folder) is None and standing:
-        # A version that did not record the end, or a process that was killed.
-        saved_by = standing["saved_by"]
-        reason = reason if saved_by in _UNNAMED else saved_by
-        state = FINISHED if saved_by == "end" else state
+        state, reason = _older_end(standing, planned, _has_ended(folder, members), reason)
     return replace(
         listed,
         kind=kind,
@@ -204,11 +205,27 @@ def _describe_run(listed: Listed, record: Mapping[str, Any]) -> Listed:
         reason=reason,
         problem=problem,
         env_steps=env_steps,
-        planned_env_steps=_count(planned_env_steps(record)),
+        planned_env_steps=planned,
         measure=_measure(record),
         entry=entry or {},
         evaluation=read_newest(folder / EVALUATIONS_FILE) or {},
     )
+
+
+def _has_ended(folder: Path, members: Sequence[Path]) -> bool:
+    """Return whether a run has saved its policies, which it does at its end alone."""
+    return any((each / POLICIES_FILE).exists() for each in (folder, *members))
+
+
+def _older_end(
+    standing: Mapping[str, Any], planned: int | None, has_ended: bool, otherwise: str | None
+) -> tuple[str, str | None]:
+    """Tell how a run of a version that did not record its end has ended, from its checkpoint."""
+    if planned is not None and standing["env_steps"] >= planned:
+        return FINISHED, None
+    if not has_ended:
+        return STOPPED, otherwise
+    return STOPPED, None if standing["saved_by"] in _UNNAMED else standing["saved_by"]
 
 
 def _newest_checkpoint(folder: Path) -> tuple[Mapping[str, Any], str | None]:

@@ -43,16 +43,15 @@ def runs(tmp_path, monkeypatch):
 
 
 def rows(out):
-    return [line for line in out.splitlines()[2:] if line.strip()]
+    return [line.strip() for line in out.splitlines()[3:] if line.strip()]
 
 
 def test_the_runs_are_listed_newest_first(capsys, runs):
     status, out, errors = run(capsys, "runs")
     assert (status, errors) == (0, "")
-    odd, failed, group, finished = rows(out)
-    assert odd.split()[:2] == ["odd", "-"]
-    assert "damaged: " in odd
-    assert "config.json cannot be read" in odd
+    odd, failed, group, finished, problem = rows(out)
+    assert odd.split()[:3] == ["odd", "-", "damaged"]
+    assert problem.startswith("runs/odd/config.json cannot be read: ")
     assert failed.split()[:2] == ["failed", "tic_tac_toe"]
     assert "failed: before its first checkpoint" in failed
     assert group.startswith("games/group (2 seeds)")
@@ -89,7 +88,7 @@ def test_scripts_get_json(capsys, runs):
         ("env", ["odd", "failed", "games/group", "first"]),
         ("state", ["odd", "failed", "first", "games/group"]),
         ("steps", ["first", "games/group", "odd", "failed"]),
-        ("size", ["games/group", "first", "failed", "odd"]),
+        ("size", ["games/group", "first", "odd", "failed"]),
     ],
 )
 def test_the_runs_are_sorted_as_asked(capsys, runs, sort, expected):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from driving import open_study
-from run_folders import STEPS, end, log, make_group, make_run, record_of
+from run_folders import STEPS, end, log, make_group, make_run, record_of, write_policies
 
 from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.runs.listing import describe, find_runs
@@ -26,6 +26,9 @@ def test_runs_are_found_below_and_parts_are_none_of_their_own(tmp_path):
     assert find_runs(expected[1]) == [expected[1]]
 
 
+KILLED = "no end was recorded, as after kill -9"
+
+
 @pytest.mark.parametrize(
     ("ended", "saved_by", "state", "reason"),
     [
@@ -33,14 +36,18 @@ def test_runs_are_found_below_and_parts_are_none_of_their_own(tmp_path):
         (("stopped", "SIGINT"), "SIGINT", "stopped", "SIGINT"),
         (("failed", "ValueError: odd"), "interval", "failed", "ValueError: odd"),
         # Of versions that did not record the end.
-        (None, "SIGTERM", "stopped", "SIGTERM"),
-        (None, "end", "finished", None),
-        (None, "interval", "stopped", "no end was recorded, as after kill -9"),
+        ("policies", "SIGTERM", "stopped", "SIGTERM"),
+        ("policies", "interval", "stopped", None),
+        # Killed, the last one after it had been resumed.
+        (None, "interval", "stopped", KILLED),
+        (None, "SIGTERM", "stopped", KILLED),
     ],
 )
 def test_a_run_says_how_it_ended(tmp_path, ended, saved_by, state, reason):
     run = make_run(tmp_path / "run", saved_by=saved_by)
-    if ended is not None:
+    if ended == "policies":
+        write_policies(run)
+    elif ended is not None:
         end(run, *ended)
     found = describe(run)
     assert (found.state, found.reason, found.problem) == (state, reason, None)
@@ -49,6 +56,14 @@ def test_a_run_says_how_it_ended(tmp_path, ended, saved_by, state, reason):
     with locked(run):
         assert describe(run).state == "running"
     assert describe(run).state == state
+
+
+def test_a_run_has_finished_if_its_checkpoint_is_of_its_end(tmp_path):
+    run = make_run(tmp_path / "run", (10,), saved_by="end")
+    assert (describe(run).state, describe(run).reason) == ("finished", None)
+    longer = make_run(tmp_path / "longer", (10,), saved_by="end")
+    write_json(longer / "config.json", record_of(total_env_steps=11 * STEPS))
+    assert (describe(longer).state, describe(longer).reason) == ("stopped", KILLED)
 
 
 def test_a_run_without_a_checkpoint_has_failed(tmp_path):
@@ -127,6 +142,7 @@ def test_an_odd_configuration_is_listed_all_the_same(tmp_path, config):
 
 def test_what_is_damaged_beside_the_record_is_told_or_passed_over(tmp_path):
     run = make_run(tmp_path / "run", saved_by="SIGTERM")
+    write_policies(run)
     log(run, STEPS)
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"env_steps": "many"}\n')

@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 
 import pytest
-from run_folders import STEPS, end, log, make_group, make_run, record_of
+from run_folders import STEPS, end, log, make_group, make_run, record_of, write_policies
 
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.run import CheckpointConfig
@@ -55,7 +55,9 @@ def test_a_checkpoint_of_another_run_stays(tmp_path):
     other = make_run(tmp_path / "other", (1,), record=record_of("b"))
     run = make_run(tmp_path / "run", (2, 3))
     shutil.move(other / "checkpoints" / "000000001", run / "checkpoints")
-    assert planned(run) == ([(run, ["000000002"])], {})
+    found, left = planned(run)
+    assert found == []
+    assert "belongs to another run" in left[run]
 
 
 @pytest.mark.parametrize(
@@ -106,8 +108,8 @@ def test_failed_starts_go(tmp_path):
     log(killed, STEPS)
     failed = make_run(tmp_path / "failed", ())
     end(failed, "failed", "EnvironmentFault: NaN")
-    for name in ("params/policies.msgpack", "curve.png", "report.html"):
-        (failed / name).parent.mkdir(exist_ok=True)
+    write_policies(failed)
+    for name in ("curve.png", "report.html"):
         (failed / name).touch()
     locked_once = tmp_path / "locked once"
     locked_once.mkdir()

@@ -11,7 +11,7 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.runs.checkpoints import write_checkpoint
-from jaxmarl_ppo.runs.files import CONFIG_FILE, END_FILE, MEMBERS, METRICS_FILE
+from jaxmarl_ppo.runs.files import CONFIG_FILE, END_FILE, MEMBERS, METRICS_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot, write_group_checkpoint
 from jaxmarl_ppo.runs.run_folder import run_record
 
@@ -69,3 +69,10 @@ def log(folder, *env_steps, name=METRICS_FILE, **numbers):
     with (folder / name).open("a") as file:
         for count in env_steps:
             file.write(json.dumps({"env_steps": count, "agents": agents, **numbers}) + "\n")
+
+
+def write_policies(folder):
+    """Leave the file that runs write at their end, without content."""
+    path = folder / POLICIES_FILE
+    path.parent.mkdir()
+    path.touch()
