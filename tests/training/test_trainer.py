@@ -414,13 +414,14 @@ def test_a_policy_starts_from_a_finished_run(league, tmp_path):
     entry = int(np.argmin(pool.added_at))
     names = [f"past@it{k}" for k in pool.added_at.tolist()]
     assert set(league.history[-1]["league"]["players"]) == {"main", *names}
-    made = make(ann_0=names[entry], bob_0=f"past@{entry}")  # also by its place in the pool
+    (old,) = league.population.policy_groups
+    made = make(bob_0=f"past@{entry}")  # by its place in the pool
+    by_place = made.learner.init_population(jax.random.key(1))
+    made = make(bob_0=names[entry])
     population = made.learner.init_population(jax.random.key(1))
-    (new,), (old,) = population.policy_groups, league.population.policy_groups
-    for row in (0, 1):
-        assert_same(
-            jax.tree.map(lambda x, row=row: x[row], new), jax.tree.map(lambda x: x[1 + entry], old)
-        )
+    assert_same(by_place, population)
+    (new,) = population.policy_groups
+    assert_same(jax.tree.map(lambda x: x[1], new), jax.tree.map(lambda x: x[1 + entry], old))
     assert not (new.params["value_head"]["kernel"][0] == old.params["value_head"]["kernel"]).any()
     known = ", ".join(["main", *names])
     with pytest.raises(ValueError, match=f"no network 'nobody'; it has {known}"):
