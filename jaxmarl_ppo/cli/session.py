@@ -177,11 +177,9 @@ def _check_holds_run(run_dir: Path, prog: str) -> None:
     runs.sort(key=lambda run: (len(run.parts), -newest_change(run)))
     some = ", ".join(repr(str(run)) for run in runs[:MAX_NAMED])
     what = "holds no run itself; name one of the runs in it"
-    also = ""
     if is_search:
-        what = "is a search; name one of its trials"
-        also = f"; to resume the search: jaxmarl-ppo sweep {run_dir}"
-    raise ValueError(f"{str(run_dir)!r} {what}, such as {some}: {prog} {runs[0]}{also}")
+        what = f"is a search, which jaxmarl-ppo sweep {run_dir} resumes; name one of its trials"
+    raise ValueError(f"{str(run_dir)!r} {what}, such as {some}: {prog} {runs[0]}")
 
 
 def _newest_beside(run_dir: Path) -> str:

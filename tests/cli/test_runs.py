@@ -202,9 +202,9 @@ def test_a_search_is_answered_with_its_trials(capsys, runs):
     status, _, errors = run(capsys, "evaluate", "runs/search")
     assert status == 2
     assert errors == (
-        "error: 'runs/search' is a search; name one of its trials, such as "
-        "'runs/search/trials/000000': jaxmarl-ppo evaluate runs/search/trials/000000; to resume "
-        "the search: jaxmarl-ppo sweep runs/search\n"
+        "error: 'runs/search' is a search, which jaxmarl-ppo sweep runs/search resumes; name one "
+        "of its trials, such as 'runs/search/trials/000000': jaxmarl-ppo evaluate "
+        "runs/search/trials/000000\n"
     )
 
 
