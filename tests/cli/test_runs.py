@@ -117,7 +117,7 @@ def test_names_are_shown_as_text(capsys, runs):
         assert status == 0
         assert "\x1b" not in out + errors
         assert "[bold]" in out
-        assert not any(line.startswith("lines") for line in out.splitlines())
+        assert r"two\nlines" in out
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from jaxmarl_ppo.runs.log import (
     TensorBoardLogger,
     read_entries,
     read_lines,
+    read_newest,
 )
 
 ENTRY = {"env_steps": 10, "policies": {"p": {"entropy": 0.5}}, "note": "x" * 200}
@@ -213,3 +214,21 @@ def test_an_odd_line_is_not_read(tmp_path, line):
     path.write_text('{"n": 0}\n' + line + "\n")
     with pytest.warns(RuntimeWarning, match="holds 1 sound entries of 2"):
         assert read_lines(path, 2) == [{"n": 0}]
+
+
+def test_the_newest_entry_is_read_from_the_end(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert read_newest(path) is None
+    path.touch()
+    assert read_newest(path) is None
+    path.write_text('{"env_steps": 1')  # half a line
+    assert read_newest(path) is None
+    long = json.dumps({"env_steps": 2, "names": "x" * 200_000})
+    for before in ("", '{"env_steps": 1}\n', "odd\n" * 50_000):
+        for after in ("", '{"env_st'):
+            path.write_text(f"{before}{long}\n{after}")
+            found = read_newest(path)
+            assert found is not None
+            assert found["env_steps"] == 2
+    path.write_text(f"{long}\n" + '{"env_steps": "odd"}\n')
+    assert read_newest(path) is None
