@@ -59,8 +59,9 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo runs") -> int:
     folder = DEFAULT if options.folder is None else options.folder
     if options.yes and not options.prune:
         raise ValueError("--yes has no effect without --prune; drop it")
-    if options.prune and options.json:
-        raise ValueError("--json has no effect with --prune; drop one of them")
+    for name in ("json", "sort"):
+        if options.prune and getattr(options, name) != getattr(RunsOptions, name):
+            raise ValueError(f"--{name} has no effect with --prune; drop one of them")
     if not folder.is_dir():
         raise ValueError(
             f"folder {str(folder)!r} does not exist; give that of your runs: {prog} DIR"

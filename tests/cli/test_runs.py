@@ -126,6 +126,7 @@ def test_names_are_shown_as_text(capsys, runs):
         (["nowhere"], "folder 'nowhere' does not exist; give that of your runs"),
         (["--yes"], "--yes has no effect without --prune"),
         (["--prune", "--json"], "--json has no effect with --prune"),
+        (["--prune", "--sort", "size"], "--sort has no effect with --prune"),
         (["--sort", "colour"], "--sort: unknown choice 'colour'; valid: age, name, env, state"),
         (["runs/games/group/members", "--prune"], "lies within a run, which is pruned as a whole"),
     ],
