@@ -85,7 +85,9 @@ def full_summary(learner: Learner) -> dict[str, Any]:
     league = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), shapes.population.league)
     none = metrics_lib.empty(learner.players, shapes.per_env.running.lives, league)
     metrics: Metrics = jax.tree.map(np.ones_like, none)
-    summary = summarise(learner, metrics)
+    # Draws, since no ratings explain that both players win every game.
+    latest = metrics.latest.replace(league=league.replace(score=0.5 * league.games))
+    summary = summarise(learner, metrics.replace(latest=latest))
     trained = {k for group_learner in learner.group_learners for k in group_learner.policy_ids}
     for k, name in enumerate(learner.players.policies):
         if k not in trained:
