@@ -87,7 +87,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "16 epochs": {"ppo.num_epochs": 16},
     "4 minibatches": {"ppo.num_minibatches": _USUAL.num_minibatches},
     "16 minibatches": {"ppo.num_minibatches": 16},
-    "learning rate 5e-4 to 0": {"ppo.learning_rate": Linear(_USUAL.learning_rate, 0.0)},
+    "learning rate 5e-4 to 0": {"ppo.learning_rate": Linear(5e-4, 0.0)},
     "learning rate 2e-3 to 0": {"ppo.learning_rate": Linear(2e-3, 0.0)},
     "learning rate 1e-3 throughout": {"ppo.learning_rate": 1e-3},
     "observations as they are": {"policy.normalise_observations": False},

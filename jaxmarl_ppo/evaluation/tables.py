@@ -48,9 +48,7 @@ def format_report(report: Report, width: int | None = None) -> str:
     return "\n".join([*lines, *table])
 
 
-def scenario_table(
-    report: Report, goals: Mapping[str, float]
-) -> tuple[list[str], list[list[str]]]:
+def scenario_table(report: Report, goals: Mapping[str, float]) -> tuple[list[str], list[list[str]]]:
     """Tabulate a scenario's own results: a row for each, a column for each way to act.
 
     Args:

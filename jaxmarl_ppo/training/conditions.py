@@ -61,7 +61,7 @@ class Watched:
             condition: _find(condition.name, names, field, "the log") for field, condition in of_log
         }
         of_evaluation = [each for each in conditions if each not in of_log]
-        reported = [] if evaluator is None else evaluator.numbers()
+        reported = evaluator.numbers() if evaluator is not None and of_evaluation else []
         if config.pbt is not None and config.pbt.rivals:
             reported += [f"{RIVALS}/*/{name}" for name in reported]
         reported = [f"{EVALUATION}/{name}" for name in _over_seeds(reported, of_seeds)]
