@@ -157,8 +157,10 @@ def runs_table(listed: Sequence["Listed"], folder: Path, now: float) -> "Table":
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", style="cyan", overflow="fold")
-    for title in ("environment", "state", "steps", "result"):
-        table.add_column(title, overflow="fold")
+    table.add_column("environment", no_wrap=True)
+    table.add_column("state", overflow="fold", min_width=len("finished"))
+    table.add_column("steps", no_wrap=True)
+    table.add_column("result", overflow="fold")
     for title in ("age", "size"):
         table.add_column(title, justify="right", no_wrap=True)
     for each in listed:

@@ -27,6 +27,7 @@ from jaxmarl_ppo.training.progress import (
     intervals,
     number_text,
     rate_text,
+    stage_text,
     time_text,
 )
 
@@ -80,8 +81,8 @@ class DrawnProgress(Progress):
         return Group(*parts)
 
     def _notes(self) -> list[str]:
-        """Report the evaluation, the checkpoint and the split of time."""
-        notes = []
+        """Report the stage, the evaluation, the checkpoint and the split of time."""
+        notes = [] if self.entry is None else stage_text(self.entry)
         if self.evaluation is not None:
             notes.append(evaluation_text(self.evaluation))
         spent = {phase: s for phase, s in self.seconds.items() if s >= 0.5 and phase not in _ENDS}

@@ -153,6 +153,7 @@ class PlainProgress(Progress):
             f"{self.fraction:>4.0%}",
             f"{rate_text(self.rate):>8}",
             f"left {time_text(self.seconds_left):>5}",
+            *stage_text(entry),
             _return_text(entry, self._agents, self._policies),
         ]
         found = [entropy_of(policy) for policy in entry["policies"].values()]
@@ -212,6 +213,11 @@ def evaluation_text(report: Mapping[str, Any]) -> str:
     ]
     rest = ["…"] if len(means) > 3 else []
     return f"evaluated at {count_text(report['env_steps'])}: {' '.join(means[:3] + rest)}"
+
+
+def stage_text(entry: Mapping[str, Any]) -> list[str]:
+    """Write the stage of a curriculum, the mean over seeds; nothing without one."""
+    return [f"stage {entry['curriculum']['stage']:.3g}"] if "curriculum" in entry else []
 
 
 def interval_text(ends: tuple[float, float] | None) -> str:

@@ -161,6 +161,10 @@ def test_seeds_have_stages_of_their_own(tmp_path):
                 found[name], expected[name], rtol=1e-4, atol=1e-6, err_msg=name
             )
     assert len({tuple(stages_of(member)) for member in group.members}) == 2
+    means = np.mean([stages_of(member) for member in group.members], axis=0)
+    assert stages_of(group) == means.tolist()
+    differ = [0.0 < mean < 1.0 for mean in means]
+    assert [not entry.get("values") for entry in group.history] == differ
 
 
 def test_an_evaluation_can_end_a_stage(tmp_path):

@@ -61,6 +61,18 @@ def test_live_progress_shows_tables():
         assert word in text, word
 
 
+def test_the_stage_of_a_curriculum_is_shown():
+    entry = {**ENTRY, "curriculum": {"stage": 1.5}}
+    plain, drawn = console(), console()
+    with progress.PlainProgress(plain, 1000, ("x", "o"), ("shared",)) as shown:
+        shown.show_entry(entry)
+    assert "  stage 1.5  return x" in plain.file.getvalue()
+    with display.LiveProgress(console(force_terminal=True), 1000, "title of it") as live:
+        live.show_entry(entry)
+        drawn.print(live.render())
+    assert "stage 1.5" in drawn.file.getvalue()
+
+
 def test_entropy_before_clipping_is_shown_as_entropy():
     policies = {"shared": {"entropy_before_clipping": 0.75}}
     shown = console()
