@@ -4,7 +4,7 @@
 
 Every run is trained once in peace and once with `kill -9` at random moments, some of them while a
 checkpoint is being written. What both come to is compared to the bit: the whole training state and
-the log. Exit status 1 says that a run differed or could not go on.
+the log. Exit status 1 says that a run differed or could not continue.
 """
 
 import argparse

@@ -52,7 +52,7 @@ OPTIONS = {
     "--save-path": "the folder of the run is --run-dir",
     "--logdir": "the folder of the run is --run-dir",
     "--verbose": "progress is shown unless --no-progress or --quiet says otherwise",
-    "--version": "jaxmarl-ppo --version tells the version",
+    "--version": "jaxmarl-ppo --version prints the version",
 }
 COMMANDS = {
     "eval": "evaluate",

@@ -54,7 +54,7 @@ def tell_end(
         )
     again = as_options(env.imports)
     if result.interrupted and config.checkpoints.keep:
-        session.show(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
+        session.show(f"continue: jaxmarl-ppo resume {result.run_dir}{again}")
     shown = result.members[0].run_dir if result.members else result.run_dir
     if result.best_member is not None:
         shown = result.run_dir / MEMBERS / result.best_member

@@ -176,7 +176,7 @@ def tell_end(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> 
     session.show(f"{len(over)} of {result.num_trials} trials are over{stopped}")
     session.show(f"saved in {result.run_dir}; open {result.run_dir / PAGE_FILE} in a browser")
     if len(over) < result.num_trials:
-        session.show(f"go on: jaxmarl-ppo sweep {result.run_dir}{again}")
+        session.show(f"continue: jaxmarl-ppo sweep {result.run_dir}{again}")
     if result.best is not None:
         session.show(
             f"best: trial {result.best.number}, {config.objective.measure} {result.best.value:g}"

@@ -61,7 +61,7 @@ def changing_path(name: str, written: str) -> Path:
         check_hyperparam(name, parts)
     elif not is_env_param(parts):
         raise ValueError(
-            f"{name} has {written}, which cannot change while a run goes on, since it would need "
+            f"{name} has {written}, which cannot change during a run, since it would need "
             "another compiled program; valid: env.params.NAME, default_ppo.NAME and "
             "policies.POLICY.ppo.NAME"
         )

@@ -68,7 +68,7 @@ def make_env_schedules(
             )
         if not _is_real(given[name]):
             raise ValueError(
-                f"env_schedules has the key {show(name)}, which cannot change while a run goes on, "
+                f"env_schedules has the key {show(name)}, which cannot change during a run, "
                 f"since it is {show(given[name])} and not a single number of floating point"
             )
     return EnvSchedules(tuple(specs), make_schedule(list(specs.values()), total_env_steps))

@@ -250,7 +250,7 @@ class RayWorkers:
         if orders:
             warnings.warn(
                 f"a worker of the search is lost ({type(error).__name__}); its {len(orders)} runs "
-                "go on elsewhere from where they were looked at last",
+                "continue elsewhere from their last intermediate results",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -190,7 +190,7 @@ def describe_lineage(
             f"{event.env_steps:,}",
             event.member,
             event.parent,
-            "could not go on" if event.score is None else event.score,
+            "could not continue" if event.score is None else event.score,
             event.parent_score,
             *(f"{event.before[path]:.3g} to {event.after[path]:.3g}" for path in paths),
         ]

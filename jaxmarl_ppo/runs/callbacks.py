@@ -61,7 +61,7 @@ class Control:
             value: the new value.
 
         Raises:
-            ValueError: If the number cannot change while a run goes on, cannot have this value, or
+            ValueError: If the number cannot change during a run, cannot have this value, or
                 follows a schedule or a curriculum; or if this is not called in `on_start`,
                 `on_log` or `on_evaluation`.
         """

@@ -231,7 +231,7 @@ def newest_sound(run_dir: Path, strict: bool = False) -> tuple[Path, Standing]:
         else:
             if passed_over:
                 raise ValueError(f"no checkpoint of {run_dir} is sound: {'; '.join(passed_over)}")
-            raise ValueError(f"{run_dir} has no checkpoint to go on from")
+            raise ValueError(f"{run_dir} has no checkpoint to resume from")
 
 
 def set_damaged_aside(run_dir: Path, newest: Path) -> None:

@@ -77,7 +77,7 @@ class JsonLines:
             self._write()
         except OSError as error:
             warnings.warn(
-                f"{self._path} cannot be written ({error.strerror}); training goes on, and "
+                f"{self._path} cannot be written ({error.strerror}); training continues, and "
                 f"{len(self._waiting)} lines wait for the next try",
                 RuntimeWarning,
                 stacklevel=2,
@@ -318,7 +318,7 @@ class TensorBoardLogger(Callback):
                 self.close()
             self._events = None
             warnings.warn(
-                f"TensorBoard's events cannot be written ({error.strerror}); training goes on",
+                f"TensorBoard's events cannot be written ({error.strerror}); training continues",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -197,7 +197,7 @@ class MLflowLogger(_Logger):
         except self._mlflow.MlflowException as error:
             warnings.warn(
                 f"MLflow took no numbers at {env_steps:,} environment steps "
-                f"({_line(error)}); training goes on",
+                f"({_line(error)}); training continues",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -110,7 +110,7 @@ class Candidates:
                 checked.add(learner.players.policies)
             except ValueError as error:
                 said = ", ".join(f"{path} = {show(value)}" for path, value in values.items())
-                raise ValueError(f"the search can come to {said}, where {error}") from error
+                raise ValueError(f"the search can reach {said}, where {error}") from error
 
 
 def check_trials(env: MultiAgentEnv, config: TrainConfig) -> None:

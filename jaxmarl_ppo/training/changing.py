@@ -26,7 +26,7 @@ Values = Mapping[str, Number]  # by full path
 
 
 class Changing:
-    """What can change while a run goes on, and how.
+    """What can change during a run, and how.
 
     Args:
         learner: of the run, with the numbers that it has without changes.

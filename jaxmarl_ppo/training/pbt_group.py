@@ -264,6 +264,6 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
             learner = make_learner(env, env_params, with_values(alone, values))
         except ValueError as error:
             said = ", ".join(f"{path} = {show(value)}" for path, value in values.items())
-            raise ValueError(f"pbt can come to {said}, where {error}") from error
+            raise ValueError(f"pbt can reach {said}, where {error}") from error
         if pbt.rivals:
             Rivals(learner, pbt.rivals)

@@ -199,7 +199,7 @@ def check_still_newest(found: Found) -> None:
         has_gone_on = not saved_nothing(run_dir)
     if has_gone_on:
         raise ValueError(
-            f"{run_dir} was trained by another process meanwhile; resume it again to go on from "
+            f"{run_dir} was trained by another process meanwhile; resume it again to continue from "
             "its newest checkpoint"
         )
 
@@ -284,8 +284,8 @@ def _on_other_processes(record: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if current().is_first:
         warnings.warn(
-            f"the run goes on in another number of processes, {now} instead of {was}, which do not "
-            f"have its {num_devices} devices; random numbers are others from here on",
+            f"the run continues in another number of processes, {now} instead of {was}, without "
+            f"its {num_devices} devices; from here on its random numbers differ",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -94,7 +94,7 @@ class Saver:
             self._due_at = self._clock() + min(RETRY_S, self._every_s or RETRY_S)
             warnings.warn(
                 f"no checkpoint could be saved in {self.run_dir} ({_first_line(error)}); training "
-                "goes on, and it is tried again",
+                "continues, and it is tried again",
                 RuntimeWarning,
                 stacklevel=2,
             )

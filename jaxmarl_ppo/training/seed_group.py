@@ -206,7 +206,7 @@ class SeedGroup:
         self.stopped[run.name] = f"{type(error).__name__}: {error}"
         self._end(run, interrupted=True, stopped_by=self.stopped[run.name], failed=True)
         warnings.warn(
-            f"{run.name} is stopped, and the other seeds go on: {error}",
+            f"{run.name} is stopped, and the other seeds continue: {error}",
             RuntimeWarning,
             stacklevel=2,
         )

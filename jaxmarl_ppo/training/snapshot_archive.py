@@ -135,7 +135,7 @@ class SnapshotArchive:
                 first, number = paths[lost[0]], len(lost)
                 which = f"{first} does not exist"
                 which += f", nor do {number - 1} others of {name!r}" if number > 1 else ""
-                _warn(f"{which}; training goes on without this snapshot")
+                _warn(f"{which}; training continues without this snapshot")
             for k in lost:
                 del archived[k]
 
@@ -259,7 +259,7 @@ class SnapshotArchive:
                 self.run_dir, name, iteration, jax.tree.map(lambda x: x[policy_index], group)
             )
         except ValueError as error:
-            _warn(f"{error}; training goes on without this snapshot")
+            _warn(f"{error}; training continues without this snapshot")
             if self._is_lost(name, iteration):
                 del self._archived[name][iteration]
             return state

@@ -116,7 +116,7 @@ def test_the_exit_status_tells_what_stopped_a_run(capsys, stopped_by, status):
     assert tell_end(result(stopped_by), config, make("tic_tac_toe")[0]) == status
     out = capsys.readouterr().out
     assert f"stopped after 32 of 64 environment steps: {stopped_by}" in out
-    assert "go on: jaxmarl-ppo resume run\n" in out
+    assert "continue: jaxmarl-ppo resume run\n" in out
     without = TrainConfig(checkpoints=CheckpointConfig(keep=0))
     tell_end(result(stopped_by), without, make("tic_tac_toe")[0])
     assert "resume" not in capsys.readouterr().out

@@ -161,7 +161,7 @@ def test_a_full_disk_does_not_end_tensorboard(tmp_path):
     logger.on_log({"env_steps": 10, "loss": 1.0})
     with (
         little_room(150),
-        pytest.warns(RuntimeWarning, match="events cannot be written .*; training goes on"),
+        pytest.warns(RuntimeWarning, match="events cannot be written .*; training continues"),
     ):
         logger.on_log({"env_steps": 20, **{f"loss{n}": 2.0 for n in range(9)}})
     logger.on_log({"env_steps": 30, "loss": 3.0})

@@ -78,7 +78,7 @@ def test_what_ended_without_checkpoints_does_not_begin_anew(tmp_path):
     never = CheckpointConfig(keep=0)
     for name, changes in {"run": {}, "group": {"num_seeds": 2}}.items():
         make_trainer(tmp_path / name, checkpoints=never, total_env_steps=STEPS, **changes).train()
-        with pytest.raises(ValueError, match="has no checkpoint to go on from"):
+        with pytest.raises(ValueError, match="has no checkpoint to resume from"):
             resume(tmp_path / name)
 
 
@@ -86,7 +86,7 @@ def test_a_record_of_something_else_does_not_begin(whole, tmp_path):
     """Such as that of a search, which has no id."""
     record = {k: v for k, v in read_record(whole.run_dir).items() if k != "id"}
     (tmp_path / "config.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match="has no checkpoint to go on from"):
+    with pytest.raises(ValueError, match="has no checkpoint to resume from"):
         resume(tmp_path)
 
 
@@ -97,7 +97,7 @@ def test_damaged_checkpoints_do_not_make_a_run_begin_anew(whole, tmp_path):
     (copy / "curve.png").unlink()
     for folder in checkpoints_of(copy):
         folder.rename(folder.with_name(f"{folder.name}.damaged"))
-    with pytest.raises(ValueError, match="has no checkpoint to go on from"):
+    with pytest.raises(ValueError, match="has no checkpoint to resume from"):
         resume(copy)
 
 

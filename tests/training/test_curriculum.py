@@ -391,7 +391,7 @@ def test_a_change_that_cannot_be_is_an_error_of_the_callback(tmp_path):
         ("env.params.pay", 2.0, "env.params has no 'pay'; did you mean 'pays'"),
         ("gamma", 7.0, "gamma must be"),
         ("learning_rate", 1e-3, "which has a schedule"),
-        ("num_envs", 3, "which cannot change while a run goes on"),
+        ("num_envs", 3, "which cannot change during a run"),
         (SHINES, None, "must be a finite number"),
     ):
         with pytest.raises(CallbackError, match=message):

@@ -356,7 +356,7 @@ def test_what_has_no_meaning_is_refused(tmp_path):
     refused("policies has no 'ann'", tmp_path, objective=plain, pbt=unknown)
     wrong = PbtConfig({GAMMA: Range(0.5, 1.5)})
     refused(
-        r"pbt can come to default_ppo.gamma = 1.5, where gamma",
+        r"pbt can reach default_ppo.gamma = 1.5, where gamma",
         tmp_path,
         objective=plain,
         pbt=wrong,

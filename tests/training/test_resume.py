@@ -176,7 +176,7 @@ def test_what_is_learnt_from_cannot_change(whole, tmp_path):
     with pytest.raises(ValueError, match="no_such' does not exist"):
         Trainer.resume(tmp_path / "no_such")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="empty has no checkpoint to go on from"):
+    with pytest.raises(ValueError, match="empty has no checkpoint to resume from"):
         Trainer.resume(tmp_path / "empty")
     with pytest.raises(ValueError, match="'lamps' was made in Python"):
         Trainer.resume(whole.run_dir)

@@ -173,7 +173,9 @@ def unlucky(tmp_path_factory):
     """Three seeds, of which one is stopped by its environment."""
     run_dir = tmp_path_factory.mktemp("unlucky") / "run"
     faulty = LampParams(fault=NAN_REWARD)
-    with pytest.warns(RuntimeWarning, match=r"is stopped, and the other seeds go on: environment"):
+    with pytest.warns(
+        RuntimeWarning, match=r"is stopped, and the other seeds continue: environment"
+    ):
         return make_trainer(run_dir, faulty, Unlucky(), **OFTEN).train()
 
 

@@ -184,7 +184,7 @@ def test_a_snapshot_that_is_lost_does_not_end_a_run(tmp_path):
     trainer = make_trainer(tmp_path / "run", callbacks=[lose], keep=1)
     with pytest.warns(RuntimeWarning) as told:  # a checkpoint may be in the writing meanwhile
         result = trainer.train()
-    lost = "does not exist.*training goes on without this snapshot"
+    lost = "does not exist.*training continues without this snapshot"
     assert any(re.search(lost, str(warning.message)) for warning in told)
     assert result.env_steps == ITERATIONS * STEPS
     # Those that are lost for good hold up no checkpoint.

@@ -228,7 +228,7 @@ def _policy_settings(
     policy.is_random = _is_random(entry(spec, "policy_class"), f"{where}.policy_class", findings)
     for key in ("observation_space", "action_space"):
         if entry(spec, key) is not None:
-            findings.note(f"{where}.{key}: the environment tells it")
+            findings.note(f"{where}.{key}: the environment defines it")
     config = entry(spec, "config")
     policy.settings = _own_changes(config, values)
     if policy.settings and values["enable_rl_module_and_learner"]:

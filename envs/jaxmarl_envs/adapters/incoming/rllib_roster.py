@@ -154,7 +154,7 @@ class _Trial:
         if len(self.spaces) > len(early):
             shown = ", ".join(map(repr, [*self.spaces][:3]))
             raise ValueError(
-                f"agent ids go on for ever ({shown}, ..., {len(self.spaces)} of them in "
+                f"agent ids have no end ({shown}, ..., {len(self.spaces)} of them in "
                 f"{len(self._episodes)} episodes): give max_agents=, the most who live at once; "
                 f"here these were {self._most}"
             )

@@ -265,7 +265,7 @@ class SlotGame:
                     f"agent {agent!r} observes {self._features[slot][outside[slot]][0]:g} at step "
                     f"{self._time} of the episode of seed {self._seed}, outside its observation "
                     f"space {self.spaces[slot].own_observation}; give the space its true bounds. "
-                    "Training goes on with the number as it is, check-env does not",
+                    "Training continues with the number as it is; for check-env this is an error",
                     ObservationOutsideSpaceWarning,
                     stacklevel=2,
                 )
