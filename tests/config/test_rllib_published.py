@@ -355,7 +355,7 @@ def test_what_ends_nothing_here_is_told():
         (5, "stop must be a table from a metric to a number, got 5"),
         ({"timesteps_total": "9"}, "stop.timesteps_total must be a number, got '9'"),
         ({"training_iteration": 0}, "stop.training_iteration must be a number above 0, got 0"),
-        ({"episode_reward_mean": math.inf}, "a condition of until must be .* finite number"),
+        ({"episode_reward_mean": math.inf}, "an entry of until must be .* finite number"),
     )
     for stop, message in cases:
         with pytest.raises(ValueError, match=message):
