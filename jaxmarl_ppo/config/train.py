@@ -144,7 +144,7 @@ class TrainConfig:
         check_curriculum,
         Field(
             not_searched="its stages are the same for all trials",
-            in_search="train runs with it one by one",
+            in_search="only runs of `jaxmarl-ppo train` have stages",
         ),
     ] = ()
     stagger_starts: bool | None = None

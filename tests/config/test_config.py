@@ -43,6 +43,7 @@ from jaxmarl_ppo.config.as_json import (
     network_kind,
     with_explicit_network,
 )
+from jaxmarl_ppo.config.curriculum import Stage
 from jaxmarl_ppo.config.env_as_json import params_from_json, params_to_json
 from jaxmarl_ppo.config.presets import SLOW_ENV
 from jaxmarl_ppo.learner.build import make_learner
@@ -117,6 +118,10 @@ EVERYTHING = TrainConfig(
         "white": Scripted("random"),
     },
     env_schedules={"light": Linear(-1.0, 1.0), "inner.wind": ((0.0, 0.5), (100.0, -2.0))},
+    curriculum=(
+        Stage({"env.params.speed": 2}, "all.return_mean > 1", min_env_steps=3, max_env_steps=9),
+        Stage({"env.params.inner.calm": True}, return_when="all.return_mean < 0"),
+    ),
     stagger_starts=False,
     micro_batch_rows=64,
     matmul_precision="bfloat16",
