@@ -48,8 +48,8 @@ def load_callable(name: str) -> Callable[..., Any]:
     found = _import_attribute(name)
     if not callable(found):
         raise ValueError(
-            f"environment {name!r} is a {type(found).__name__}, expected a class, or a function "
-            "that makes an environment"
+            f"environment {name!r} has type {type(found).__name__}, expected a class, or a "
+            "function that makes an environment"
         )
     return found
 
@@ -66,7 +66,7 @@ def import_factory(name: str) -> EnvFactory:
         )
     if not callable(found):
         raise ValueError(
-            f"environment {name!r}: {attribute!r} is a {type(found).__name__}, expected a "
+            f"environment {name!r}: {attribute!r} has type {type(found).__name__}, expected a "
             "MultiAgentEnv's class, or a function that makes an environment"
         )
     return cast(EnvFactory, found)

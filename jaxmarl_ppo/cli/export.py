@@ -68,6 +68,11 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
     if to_onnx:
         check_extras()
     if options.out is not None:
+        if (options.out.suffix.lower() == ".onnx") != to_onnx:
+            raise ValueError(
+                f"--out {options.out} does not fit --format {options.format}: files end in .onnx "
+                "with --format onnx, and only then; change one of them"
+            )
         check_new_file(options.out)
     policy = Policy.load(
         run_dir,

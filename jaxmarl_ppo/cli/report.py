@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.arguments import Operand
+from jaxmarl_ppo.config.checks import refuse_repeated
 
 RunDirs = Annotated[tuple[Path, ...], Operand("RUN_DIR")]
 
@@ -61,6 +62,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
         raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
     files = {name: getattr(options, name) for name in ("csv", "summary", "picture")}
     files = {name: path for name, path in files.items() if path is not None}
+    written = [*files.values(), *([] if options.out is None else [options.out])]
+    refuse_repeated("report", map(str, written))
     if options.live:
         _check_unused({"out": options.out, **files}, "with --live")
         return _serve(folders, options)

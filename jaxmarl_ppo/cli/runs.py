@@ -62,6 +62,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo runs") -> int:
     for name in ("json", "sort"):
         if options.prune and getattr(options, name) != getattr(RunsOptions, name):
             raise ValueError(f"--{name} has no effect with --prune; drop one of them")
+    if folder.is_file():
+        raise ValueError(f"{str(folder)!r} is a file; give the folder of your runs: {prog} DIR")
     if not folder.is_dir():
         raise ValueError(
             f"folder {str(folder)!r} does not exist; give that of your runs: {prog} DIR"
@@ -206,9 +208,11 @@ def _results_text(listed: "Listed") -> str:
     """Write the main numbers: a single one by its name, those of several agents by theirs."""
     results = main_results(listed)
     values = [f"{number:.4g}" for number in results.values()]
-    if len(values) < 2:
-        return " ".join([*(name.removeprefix("evaluation/") for name in results), *values]) or "-"
-    measure = next(iter(results)).rpartition("/")[2].removesuffix("_mean")
+    if not values:
+        return "-"
+    *outer, last = next(iter(results)).removeprefix("evaluation/").split("/")
+    is_of_somebody = outer[:1] in (["agents"], ["policies"], ["all"])
+    measure = last.removesuffix("_mean") if is_of_somebody else " ".join([*outer, last])
     if len(set(values)) == 1:
         return f"{measure} {values[0]}"
     shown = [f"{name.split('/')[-2]} {value}" for name, value in zip(results, values, strict=True)]

@@ -1,6 +1,7 @@
 """Numbers that can change during a run: some of PPO, and of the environment's parameters."""
 
 import dataclasses
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +14,11 @@ from jaxmarl_ppo.types import Hyperparams
 ENV_PARAMS = ("env", "params")
 # Of what the state of training holds, what training adapts, and what shapes the compiled program.
 _FIXED = ("kl_coef", "num_epochs", "num_minibatches")
+_OF_PPO = tuple(field.name for field in dataclasses.fields(PPOConfig))
 CHANGING = tuple(
-    field.name for field in dataclasses.fields(Hyperparams) if field.name not in _FIXED
+    field.name
+    for field in dataclasses.fields(Hyperparams)
+    if field.name in _OF_PPO and field.name not in _FIXED
 )
 
 
@@ -39,12 +43,11 @@ def check_hyperparam(name: str, parts: Path) -> None:
     Raises:
         ValueError: If it cannot change, or there is none.
     """
-    fields = [field.name for field in dataclasses.fields(PPOConfig)]
-    refuse_unknown(parts[-1:], fields, join_path(parts[:-1]))
+    refuse_unknown(parts[-1:], _OF_PPO, join_path(parts[:-1]))
     if parts[-1] not in CHANGING:
         raise ValueError(
-            f"{name} has {join_path(parts)}, which is no number that can change while a run goes "
-            f"on; valid: {', '.join(CHANGING)}"
+            f"{name} has {join_path(parts)}, which cannot change during a run; valid: "
+            f"{', '.join(CHANGING)}"
         )
 
 
@@ -60,10 +63,12 @@ def changing_path(name: str, written: str) -> Path:
     if is_hyperparam(parts):
         check_hyperparam(name, parts)
     elif not is_env_param(parts):
+        close = difflib.get_close_matches(written, CHANGING, n=1)
+        guess = f"did you mean {close[0]!r}? " if close else ""
         raise ValueError(
-            f"{name} has {written}, which cannot change during a run, since it would need "
-            "another compiled program; valid: env.params.NAME, default_ppo.NAME and "
-            "policies.POLICY.ppo.NAME"
+            f"{name} has {written!r}, which cannot change during a run; {guess}valid: "
+            "env.params.NAME, default_ppo.NAME and policies.POLICY.ppo.NAME, where the latter two "
+            f"are of {', '.join(CHANGING)}"
         )
     return parts
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any
 
 from jaxmarl_ppo.config.changing import changing_path
@@ -49,7 +50,8 @@ class Stage:
     """A stage of a curriculum.
 
     Conditions are on numbers of the log, such as `"agent_0.return_mean > 0.9"`, or of evaluations,
-    such as `"evaluation/all/return_mean > 0.9"`, and are checked whenever there is a new one.
+    such as `"evaluation/all/return_mean > 0.9"`, and are checked whenever there is a new one. An
+    entry counts if all of its steps are in the stage.
 
     Attributes:
         values: numbers that hold during this stage, by path: parameters of the environment
@@ -58,8 +60,8 @@ class Stage:
         advance_when: begin the next stage when this condition holds.
         return_when: begin the previous stage again when this condition holds.
         min_env_steps: environment steps before a condition can end the stage.
-        max_env_steps: environment steps after which the next stage begins in any case; None for no
-            limit.
+        max_env_steps: environment steps after which the next stage begins in any case, at the next
+            entry or evaluation; None for no limit.
     """
 
     values: Annotated[Mapping[str, Number], _check_values]
@@ -103,7 +105,11 @@ def check_curriculum(name: str, value: Any) -> tuple[Stage, ...]:
             f"{name} has one stage, which never ends; add another one, or set its values in the "
             "configuration"
         )
-    for index, stage in enumerate(stages[:-1]):
+    for index, (stage, following) in enumerate(pairwise(stages)):
+        if stage.values == following.values:
+            raise ValueError(
+                f"{name}[{index + 1}] has the values of the stage before it; drop one of them"
+            )
         if stage.advance_when is None and stage.max_env_steps is None:
             raise ValueError(
                 f"{name}[{index}] never ends; set advance_when or max_env_steps, or drop the "

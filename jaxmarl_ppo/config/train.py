@@ -227,8 +227,30 @@ class TrainConfig:
 
 def _check_curriculum(config: TrainConfig) -> None:
     """Reject stages with numbers that the run does not have, cannot have, or changes otherwise."""
-    for path in paths_of(config.curriculum):
+    if config.log_interval is None:
+        raise ValueError(
+            "curriculum needs log_interval, since its conditions are checked at entries of the "
+            "log, which otherwise depend on the clock; set it to a number of iterations"
+        )
+    paths, measure = paths_of(config.curriculum), config.objective.measure
+    for path in paths:
         check_changes("curriculum", path, config)
+    if (
+        any(is_env_param(split_path(path)) for path in paths)
+        and measure is not None
+        and not measure.startswith("evaluation/")
+    ):
+        raise ValueError(
+            f"objective.measure={measure!r} would compare stages with different parameters of the "
+            "environment; choose a number of evaluations, such as evaluation/all/return_mean, "
+            "which all have the configured parameters"
+        )
+    for index, stage in enumerate(config.curriculum):
+        if stage.min_env_steps >= config.total_env_steps:
+            raise ValueError(
+                f"curriculum[{index}].min_env_steps={stage.min_env_steps} is not reached within "
+                f"total_env_steps={config.total_env_steps}"
+            )
     for index, stage in enumerate(config.curriculum):
         try:
             with_ppo_values(config, stage.values)

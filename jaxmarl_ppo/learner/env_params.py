@@ -9,12 +9,15 @@ from jaxmarl_ppo.types import PyTree
 
 
 def parameters(env_params: PyTree) -> dict[str, Any]:
-    """Return all parameters by name, without those that are None."""
-    return dict(_leaves(serialization.to_state_dict(env_params)))
+    """Return all parameters by name, without those that are None; nothing has none."""
+    tables = serialization.to_state_dict(env_params)
+    return dict(_leaves(tables)) if isinstance(tables, Mapping) else {}
 
 
 def with_parameters(env_params: PyTree, values: Mapping[str, Any]) -> PyTree:
     """Copy parameters, with other values of some that there are."""
+    if not values:
+        return env_params
     tables = serialization.to_state_dict(env_params)
     for name, value in values.items():
         *outer, key = name.split(".")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.checks import check_name, show
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.types import Population, TrainState
 
@@ -65,6 +65,7 @@ class Control:
                 follows a schedule or a curriculum; or if this is not called in `on_start`,
                 `on_log` or `on_evaluation`.
         """
+        check_name("the path of control.set", path)
         name, method = self._caller or ("", "")
         if method not in self._METHODS:
             raise ValueError(

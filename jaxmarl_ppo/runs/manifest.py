@@ -260,7 +260,7 @@ def _find_odd_in_changes(changes: Any) -> str | None:
         return None
     if not isinstance(changes, Mapping):
         return f"changes is {show(changes)}"
-    for key in ("stage", "since"):
+    for key in ("stage", "since", "logged"):
         if type(changes.get(key)) is not int or not 0 <= changes[key] < 2**63:
             return f"changes.{key} is {show(changes.get(key))}"
     values, set_by = changes.get("values"), changes.get("set_by")

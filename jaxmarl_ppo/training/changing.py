@@ -1,18 +1,19 @@
 """Numbers that change while a run goes on: by the stages of its curriculum, and by callbacks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.changing import changing_path, is_env_param
-from jaxmarl_ppo.config.checks import MAX_INT, show
-from jaxmarl_ppo.config.conditions import parse_condition
+from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.conditions import Condition, parse_condition
 from jaxmarl_ppo.config.curriculum import Number, check_changing_value, paths_of
 from jaxmarl_ppo.config.keys import refuse_unknown
-from jaxmarl_ppo.config.paths import join_path, split_path
+from jaxmarl_ppo.config.paths import join_path, split_path, value_at
 from jaxmarl_ppo.config.train import TrainConfig, check_changes, with_ppo_values
 from jaxmarl_ppo.devices.members import OwnHyperparams, hyperparams_of
 from jaxmarl_ppo.learner.build import make_learner, without_loads
@@ -33,6 +34,8 @@ class Changing:
         config: of the run or group.
         alone: of the run, or of the first run of the group.
         evaluator: of the run; None where nothing is evaluated.
+        check_env: raises a `ValueError` for an environment whose parameters are invalid; None to
+            leave that out.
 
     Raises:
         ValueError: If a stage of the curriculum has a number that the environment or the run does
@@ -45,7 +48,9 @@ class Changing:
         config: TrainConfig,
         alone: TrainConfig,
         evaluator: MeanwhileEvaluator | None,
+        check_env: Callable[[MultiAgentEnv, PyTree], None] | None,
     ) -> None:
+        self._check_env = check_env
         self.stages = config.curriculum
         self._learner, self._config, self._alone = learner, config, alone
         fields = [
@@ -56,8 +61,10 @@ class Changing:
         # Without seconds and the like, so that a run can be repeated.
         self.watched = Watched(fields, learner, evaluator, config, by_clock=False, of_seeds=False)
         for index, stage in enumerate(self.stages):
+            field = f"curriculum[{index}].values"
             for path, value in stage.values.items():
-                self._check_env_param(f"curriculum[{index}].values", path, value)
+                self._check_value(field, path, value)
+            self._check_spaces(field, stage.values)
 
     def check(self, path: str, value: Any) -> tuple[str, Number]:
         """Return the full path of a number that a callback changes, and its new value.
@@ -74,8 +81,8 @@ class Changing:
                 f"{full} belongs to the curriculum, and a callback must not change it; take it out "
                 "of the stages' values"
             )
-        self._check_env_param("a change", full, value)
-        with_ppo_values(self._config, {full: value})
+        self._check_value("a change", full, value)
+        self._check_spaces("a change", {full: value})
         return full, value
 
     def env_params(self, values: Values) -> PyTree:
@@ -112,22 +119,47 @@ class Changing:
         )
         return state.replace(training=training)
 
-    def _check_env_param(self, field: str, path: str, value: Number) -> None:
-        """Reject a value of an environment's parameter that there is not, or is of another type."""
+    def _check_value(self, field: str, path: str, value: Number) -> None:
+        """Reject a value that nothing takes, or that is of another type."""
         name = _env_param(path)
         if name is None:
+            self._check_effect(field, path, value)
             return
-        all_of_them = parameters(self._learner.env_params)
-        kinds = {key: _kind(leaf) for key, leaf in all_of_them.items() if np.ndim(leaf) == 0}
-        kinds = {key: kind for key, kind in kinds.items() if kind is not None}
-        refuse_unknown([name], kinds, f"{field}: env.params")
-        if isinstance(value, bool) != (kinds[name] is bool):
-            fits = False
-        else:
-            fits = kinds[name] is not int or (float(value).is_integer() and abs(value) <= MAX_INT)
-        if not fits:
-            valid = {bool: "true or false", int: "a whole number of 32 bits", float: "a number"}
-            raise ValueError(f"{field}.{path} must be {valid[kinds[name]]}, got {show(value)}")
+        found = parameters(self._learner.env_params)
+        if name in found and np.ndim(found[name]):
+            raise ValueError(f"{field}: {path} is an array, and only single numbers can change")
+        dtypes = {key: jnp.result_type(leaf) for key, leaf in found.items() if not np.ndim(leaf)}
+        valid = {key: _valid(dtype) for key, dtype in dtypes.items() if _valid(dtype) is not None}
+        refuse_unknown([name], valid or ["none"], f"{field}: env.params")
+        if not _fits(value, dtypes[name]):
+            raise ValueError(f"{field}.{path} must be {valid[name]}, got {show(value)}")
+
+    def _check_effect(self, field: str, path: str, value: Number) -> None:
+        """Reject a hyper-parameter that no policy of the run has."""
+        configured = value_at(self._config, split_path(path))
+        other = {path: value} if value != configured else {}
+        leaves = jax.tree.leaves(self.hyperparams(other)), jax.tree.leaves(self.hyperparams({}))
+        if other and all(np.array_equal(x, y) for x, y in zip(*leaves, strict=True)):
+            raise ValueError(
+                f"{field}.{path} has no effect: all trained policies have a ppo of their own; name "
+                "policies.POLICY.ppo"
+            )
+
+    def _check_spaces(self, field: str, values: Values) -> None:
+        """Reject parameters with which the environment is invalid, or has other spaces."""
+        if all(_env_param(path) is None for path in values):
+            return
+        env, params = self._learner.env, self.env_params(values)
+        if self._check_env is not None:
+            self._check_env(env, params)
+        for agent in env.agents:
+            for space in (env.action_space, env.observation_space):
+                was, now = repr(space(agent, self._learner.env_params)), repr(space(agent, params))
+                if was != now:
+                    raise ValueError(
+                        f"{field} changes the {space.__name__} of {agent} from {was} to {now}, and "
+                        "networks are made for the former; make it the same for all stages"
+                    )
 
 
 def _env_param(path: str) -> str | None:
@@ -136,11 +168,24 @@ def _env_param(path: str) -> str | None:
     return ".".join(parts[2:]) if is_env_param(parts) else None
 
 
-def _kind(leaf: Any) -> type | None:
-    """Return whether a parameter is a `bool`, an `int` or a `float`; None for anything else."""
-    dtype = jnp.result_type(leaf)
-    kinds = {bool: jnp.bool_, int: jnp.integer, float: jnp.floating}
-    return next((kind for kind, each in kinds.items() if jnp.issubdtype(dtype, each)), None)
+def _valid(dtype: Any) -> str | None:
+    """Describe the values of a parameter of a type; None for one that cannot change."""
+    if dtype == jnp.bool_:
+        return "true or false"
+    if jnp.issubdtype(dtype, jnp.integer):
+        limits = jnp.iinfo(dtype)
+        return f"a whole number from {limits.min} to {limits.max}"
+    return "a number" if jnp.issubdtype(dtype, jnp.floating) else None
+
+
+def _fits(value: Number, dtype: Any) -> bool:
+    """Return whether a parameter of a type can have a value."""
+    if isinstance(value, bool) or dtype == jnp.bool_:
+        return isinstance(value, bool) and dtype == jnp.bool_
+    if not jnp.issubdtype(dtype, jnp.integer):
+        return True
+    limits = jnp.iinfo(dtype)
+    return float(value).is_integer() and limits.min <= value <= limits.max
 
 
 class InForce:
@@ -158,10 +203,12 @@ class InForce:
         self._changing = changing
         self._stage: int = 0
         self._since: int = 0  # environment steps at which the stage began
+        self._logged: int = 0  # those up to the newest entry of the log
         self._set: dict[str, Number] = {}  # by callbacks
         self._set_by: list[str] = []  # names of these callbacks
         if recorded is not None:
             self._stage, self._since = recorded["stage"], recorded["since"]
+            self._logged = recorded["logged"]
             self._set = dict(changing.check(*each) for each in recorded["values"].items())
             self._set_by = list(recorded["set_by"])
             if self._stage >= max(1, len(changing.stages)):
@@ -188,6 +235,7 @@ class InForce:
         return {
             "stage": self._stage,
             "since": self._since,
+            "logged": self._logged,
             "values": dict(self._set),
             "set_by": list(self._set_by),
         }
@@ -202,8 +250,14 @@ class InForce:
         return result
 
     def see_entry(self, entry: Mapping[str, Any]) -> bool:
-        """Begin another stage if an entry of the log asks for it; return whether it does."""
-        return self._see(self._changing.watched.in_entry(entry), entry["env_steps"])
+        """Begin another stage if an entry of the log asks for it; return whether it does.
+
+        An entry whose interval began in an earlier stage has no say.
+        """
+        is_of_stage = self._logged >= self._since
+        self._logged = entry["env_steps"]
+        found = self._changing.watched.in_entry(entry) if is_of_stage else {}
+        return self._see(found, entry["env_steps"])
 
     def see_evaluation(self, report: Mapping[str, Any]) -> bool:
         """Begin another stage if an evaluation asks for it; return whether it does."""
@@ -222,22 +276,28 @@ class InForce:
         """Return a state of training with these values."""
         return self._changing.changed(state, self.values)
 
-    def _see(self, found: Mapping[Any, float], env_steps: int) -> bool:
+    def _see(self, found: Mapping[Condition, float], env_steps: int) -> bool:
         stages, steps = self._changing.stages, env_steps - self._since
         # A stage lasts at least until the entry or evaluation after the one that began it.
         if not stages or steps == 0:
             return False
-        stage, move = stages[self._stage], 0
-        if steps >= stage.min_env_steps:
-            for text, direction in ((stage.return_when, -1), (stage.advance_when, 1)):
-                condition = None if text is None else parse_condition(text)
-                if condition is not None and condition in found:
-                    move = direction if condition.holds(found[condition]) else move
-        if move == 0 and stage.max_env_steps is not None and steps >= stage.max_env_steps:
-            move = 1
-        if move:
-            self._stage, self._since = self._stage + move, env_steps
-        return move != 0
+        stage = stages[self._stage]
+        is_over = stage.max_env_steps is not None and steps >= stage.max_env_steps
+        is_long_enough = steps >= stage.min_env_steps
+        if is_over or (is_long_enough and _holds(stage.advance_when, found)):
+            self._stage += 1
+        elif is_long_enough and _holds(stage.return_when, found):
+            self._stage -= 1
+        else:
+            return False
+        self._since = env_steps
+        return True
+
+
+def _holds(text: str | None, found: Mapping[Condition, float]) -> bool:
+    """Return whether there is a condition that holds for the numbers found."""
+    condition = None if text is None else parse_condition(text)
+    return condition is not None and condition in found and condition.holds(found[condition])
 
 
 def hyperparams_with(learner: Learner, config: TrainConfig) -> OwnHyperparams:

@@ -57,6 +57,8 @@ class Watched:
         conditions = list(conditions)
         of_log = [each for each in conditions if not _is_of_evaluation(each[1])]
         names = _over_seeds(_numbers(learner, by_clock), of_seeds) if of_log else []
+        if by_clock and config.curriculum:
+            names.append("curriculum/stage")
         self._paths = {
             condition: _find(condition.name, names, field, "the log") for field, condition in of_log
         }

@@ -182,14 +182,8 @@ class Loop:
         return self.iteration == self.around.config.num_iterations
 
     def _is_entry_late(self) -> bool:
-        """Return whether the newest entry is so old that the run would look dead.
-
-        With a curriculum, stages must not depend on the clock.
-        """
-        config = self.around.config
-        if config.log_interval is not None or config.curriculum:
-            return False
-        if self.iteration == self.logged_iteration:
+        """Return whether the newest entry is so old that the run would look dead."""
+        if self.around.config.log_interval is not None or self.iteration == self.logged_iteration:
             return False
         seconds = time.perf_counter() - self._measured_from[1]
         return self.around.processes.agree("log", lambda: seconds >= LOG_EVERY_S)

@@ -124,9 +124,10 @@ def find(
     )
     record = run_folder.read_record(checkpoint)
     was = record["config"]
+    has_changes = standing is not None and standing.changes is not None
     if config is not None:
-        _check_changes(config, was)
-    _check_paths(changes, recorded.config, folder)
+        _check_changes(config, was, has_changes)
+    _check_paths(changes, recorded.config, folder, has_changes)
     changes = with_values(_on_other_processes(record), changes)
     chosen = without_loads(override_fields(recorded.config, changes))
     run = Found(recorded.env, recorded.env_params, chosen, folder, record.get("id"), None)
@@ -306,9 +307,15 @@ def with_hyperparams(
     )
 
 
-def _resumable(config: TrainConfig) -> list[str]:
-    """List the fields in which a resumed run may differ."""
-    learns = config.pbt is not None
+def _resumable(config: TrainConfig, has_changes: bool) -> list[str]:
+    """List the fields in which a resumed run may differ.
+
+    Args:
+        config: of the run.
+        has_changes: whether callbacks have changed numbers of it.
+    """
+    # What is logged and evaluated then affects learning.
+    learns = config.pbt is not None or config.curriculum or has_changes
     metadata = field_metadata(TrainConfig)
     return [
         name
@@ -317,9 +324,11 @@ def _resumable(config: TrainConfig) -> list[str]:
     ]
 
 
-def _check_paths(changes: Mapping[str, Any], config: TrainConfig, run_dir: Path) -> None:
+def _check_paths(
+    changes: Mapping[str, Any], config: TrainConfig, run_dir: Path, has_changes: bool
+) -> None:
     """Reject changed values of settings that affect learning."""
-    may = _resumable(config)
+    may = _resumable(config, has_changes)
     for path, value in changes.items():
         place = find_place(full_path(path))
         if place.path[0] in may:
@@ -333,9 +342,10 @@ def _check_paths(changes: Mapping[str, Any], config: TrainConfig, run_dir: Path)
             )
 
 
-def _check_changes(config: TrainConfig, recorded: Any) -> None:
+def _check_changes(config: TrainConfig, recorded: Any, has_changes: bool) -> None:
     """Reject a configuration whose settings that affect learning differ from the record."""
-    given, may = as_json.config_to_dict(as_json.with_explicit_network(config)), _resumable(config)
+    given = as_json.config_to_dict(as_json.with_explicit_network(config))
+    may = _resumable(config, has_changes)
     for name, value in given.items():
         if name in may or name not in recorded:
             continue

@@ -226,12 +226,13 @@ class SeedGroup:
             [{key: own[key] for key in ("all", "policies", "agents")} for own in newest]
         )
         totals = ("decisions", "env_steps_per_s", "decisions_per_s", "episodes")
-        values = [own.get("values", {}) for own in newest]
-        of_one = {"league", *(() if all(each == values[0] for each in values) else ("values",))}
         stages = [own["curriculum"]["stage"] for own in newest if "curriculum" in own]
+        changed = [set(own.get("values", {}).items()) for own in newest]
+        common = dict(sorted(set.intersection(*changed)))
         return {
-            **{key: value for key, value in newest[0].items() if key not in of_one},
+            **{k: value for k, value in newest[0].items() if k not in ("league", "values")},
             **({"curriculum": {"stage": float(np.mean(stages))}} if stages else {}),
+            **({"values": common} if common else {}),
             **{key: sum(own[key] for own in newest) for key in totals},
             "decisions_per_step": float(np.mean([own["decisions_per_step"] for own in newest])),
             "seeds": len(newest),

@@ -145,9 +145,9 @@ class Trainer:
         self._objective()
         check_measure(config.objective.measure, self.learner, self._evaluator)
         self._until()
-        self._changing = Changing(self.learner, config, of_one, self._evaluator)
-        for stage in config.curriculum if check_env else ():
-            quick_check(env, self._changing.env_params(stage.values))
+        self._changing = Changing(
+            self.learner, config, of_one, self._evaluator, quick_check if check_env else None
+        )
         self._keep_awake = keep_cores_awake
         self._compiled: CompiledRun | None = None
 
@@ -412,8 +412,7 @@ class Trainer:
     def _control(self) -> Control:
         recorded = None if self._resumption is None else self._resumption.standing.changes
         values = {} if recorded is None else recorded["values"]
-        by_clock = self.config.log_interval is None and not self.config.curriculum
-        return Control(self._changing.check, values, by_clock)
+        return Control(self._changing.check, values, self.config.log_interval is None)
 
     def _objective(self) -> Objective:
         if self._resumption is None:
@@ -513,9 +512,11 @@ class Trainer:
     @property
     def log_interval(self) -> int:
         """Iterations per log entry: as configured, or for about a hundred entries."""
+        if self.config.log_interval is not None:
+            return self.config.log_interval
         if self._resumption is not None:
             return self._resumption.standing.log_interval
-        return self.config.log_interval or max(1, self.config.num_iterations // LOG_ENTRIES)
+        return max(1, self.config.num_iterations // LOG_ENTRIES)
 
     @property
     def _name(self) -> str:

@@ -56,7 +56,7 @@ def test_the_runs_are_listed_newest_first(capsys, runs):
     assert "failed: before its first checkpoint" in failed
     assert group.startswith("games/group (2 seeds)")
     assert "stopped: Ctrl-C" in group
-    assert "exploitability/greedy 0.125" in group
+    assert "exploitability greedy 0.125" in group
     assert "finished" in finished
     assert "320 of 320" in finished
     assert "return x 0.25 o -0.25" in finished

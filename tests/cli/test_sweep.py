@@ -1,7 +1,9 @@
 """`jaxmarl-ppo sweep`: what it takes, and what it says."""
 
+import importlib.util
 import json
 import re
+import sys
 
 import pytest
 
@@ -96,9 +98,9 @@ def test_code_that_a_file_names_is_not_run(capsys, space):
 
 
 def test_a_search_needs_optuna(capsys, space, monkeypatch):
-    def missing(name):
-        raise ImportError(name=name)
-
-    monkeypatch.setattr(command.importlib, "import_module", missing)
+    found = importlib.util.find_spec
+    hidden = lambda name, *rest: None if name == "optuna" else found(name, *rest)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", hidden)
+    monkeypatch.delitem(sys.modules, "jaxmarl_ppo.sweeps")
     with pytest.raises(ValueError, match=r"needs optuna: pip install \./envs '\.\[optuna\]'"):
         command.main(["space.toml"])

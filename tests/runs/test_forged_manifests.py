@@ -72,7 +72,13 @@ def test_what_a_standing_needs_must_be_there(checkpoint, key):
         read_standing(checkpoint)
 
 
-CHANGES = {"stage": 1, "since": 96, "values": {"default_ppo.gamma": 0.9}, "set_by": ["Grow"]}
+CHANGES = {
+    "stage": 1,
+    "since": 96,
+    "logged": 96,
+    "values": {"default_ppo.gamma": 0.9},
+    "set_by": ["Grow"],
+}
 
 
 def test_changes_are_read_and_may_be_missing(checkpoint):

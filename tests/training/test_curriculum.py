@@ -17,9 +17,13 @@ from lamps import (
     without_clock,
 )
 
-from jaxmarl_ppo import Callback, CallbackError, Choices, Stage, Trainer
+from jaxmarl_envs.check import EnvContractError
+from jaxmarl_envs.spaces import Box
+from jaxmarl_envs.toy import RememberCue
+from jaxmarl_ppo import Callback, CallbackError, Choices, Stage, TrainConfig, Trainer
 from jaxmarl_ppo.config.pbt import PbtConfig
 from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
@@ -184,6 +188,55 @@ def test_an_evaluation_can_end_a_stage(tmp_path):
     assert result.evaluations[0]["all"]["return_max"] <= 10.0
 
 
+class Wide(Lamps):
+    """Lamps whose space of observations depends on a parameter."""
+
+    def observation_space(self, agent, params):
+        return Box(0.0, float(params.shines), (2,))
+
+
+def test_a_stage_that_changes_a_space_is_refused(tmp_path):
+    stages = (Stage({SHINES: 2.0}, max_env_steps=PER_ITERATION), Stage({}))
+    with pytest.raises(ValueError, match=r"values changes the observation_space of ann_0 from Box"):
+        make_trainer(tmp_path / "run", env=Wide(), curriculum=stages)
+
+
+def test_a_stage_whose_environment_is_invalid_is_refused(tmp_path):
+    stages = (Stage({"env.params.delay": -3}, max_env_steps=PER_ITERATION), Stage({}))
+    config = TrainConfig(log_interval=1, curriculum=stages)
+    env = RememberCue()
+    with pytest.raises(EnvContractError):
+        Trainer(env, env.default_params, config, tmp_path / "run", progress=False)
+
+
+def test_an_entry_that_began_in_another_stage_has_no_say(tmp_path):
+    evaluation = EvaluationConfig(every_env_steps=3 * PER_ITERATION, episodes=2)
+    stages = (
+        Stage({PAYS: 2.0}, advance_when="evaluation.all.return_mean > -1"),
+        Stage({PAYS: 3.0}, advance_when="ann_0.return_mean > -1"),
+        Stage({}),
+    )
+    result = make_trainer(
+        tmp_path / "run",
+        env=Rounds(),
+        curriculum=stages,
+        evaluation=evaluation,
+        log_interval=2,
+    ).train()
+    # The evaluation after three iterations ends the first stage, within the second entry's.
+    assert [entry["iteration"] for entry in result.history] == [2, 4, 6, 8, 10]
+    assert stages_of(result) == [0, 1, 1, 2, 2]
+
+
+def test_what_a_curriculum_goes_by_cannot_be_changed_on_resuming(tmp_path):
+    folder = tmp_path / "run"
+    train(folder, STAGES, checkpoints=SAVES, until=("curriculum.stage >= 1",))
+    options = {"env": Lamps(), "progress": False, "check_env": False}
+    with pytest.raises(ValueError, match="a run cannot resume with another log_interval: it was 1"):
+        Trainer.resume(folder, changes={"log_interval": 4}, **options)
+    assert Trainer.resume(folder, until=(), **options).train().env_steps == 10 * PER_ITERATION
+
+
 def _goes_up(**values):
     return (Stage(values, max_env_steps=PER_ITERATION), Stage({}))
 
@@ -208,11 +261,49 @@ def _goes_up(**values):
         ),
         (
             {"curriculum": _goes_up(**{"env.params.life": 2.5})},
-            r"curriculum\[0\].values.env.params.life must be a whole number of 32 bits, got 2.5",
+            r"curriculum\[0\].values.env.params.life must be a whole number from .*, got 2.5",
         ),
         (
             {"curriculum": _goes_up(**{"env.params.life": True})},
-            "env.params.life must be a whole number of 32 bits, got True",
+            "env.params.life must be a whole number from .*, got True",
+        ),
+        (
+            {"curriculum": _goes_up(**{"env.params.life": 2**31})},
+            "must be a whole number from -2147483648 to 2147483647, got 2147483648",
+        ),
+        (
+            {"curriculum": _goes_up(**{PAYS: 2.0}), "log_interval": None},
+            "curriculum needs log_interval",
+        ),
+        (
+            {
+                "curriculum": _goes_up(**{PAYS: 2.0}),
+                "objective": ObjectiveConfig(measure="agents/ann_0/return_mean"),
+            },
+            "would compare stages with different parameters",
+        ),
+        (
+            {
+                "curriculum": (
+                    STAGES[0],
+                    dataclasses.replace(STAGES[0], advance_when="a>2"),
+                    STAGES[2],
+                )
+            },
+            r"curriculum\[1\] has the values of the stage before it",
+        ),
+        (
+            {"curriculum": (Stage({PAYS: 2.0}, ENDS_AT[1], min_env_steps=10**9), Stage({}))},
+            r"curriculum\[0\].min_env_steps=1000000000 is not reached within total_env_steps=320",
+        ),
+        (
+            {
+                "curriculum": _goes_up(gamma=0.5),
+                "policies": {name: PolicySpec(ppo=CONFIG.default_ppo) for name in Lamps.agents},
+                "default_policy": PolicySpec(),
+                "default_ppo": PPOConfig(),
+            },
+            "default_ppo.gamma has no effect: all trained policies have a ppo of their own",
         ),
         ({"curriculum": _goes_up(gamma=2.0)}, r"curriculum\[0\]: gamma must be .*, got 2.0"),
         (
@@ -264,8 +355,9 @@ def test_a_curriculum_that_cannot_be_is_refused_before_anything_is_compiled(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Stage({"num_envs": 3}), "values of a stage has num_envs, which cannot change"),
-        (lambda: Stage({"ppo.num_epochs": 3}), "which is no number that can change while a run"),
+        (lambda: Stage({"num_envs": 3}), "values of a stage has 'num_envs', which cannot change"),
+        (lambda: Stage({"ppo.num_epochs": 3}), "num_epochs, which cannot change during a run; val"),
+        (lambda: Stage({"learnin_rate": 3}), "did you mean 'learning_rate'"),
         (lambda: Stage({"ppo.gama": 3}), "default_ppo has no 'gama'; did you mean 'gamma'"),
         (lambda: Stage({"gamma": 0.5, "ppo.gamma": 0.5}), "has default_ppo.gamma twice"),
         (lambda: Stage({PAYS: "much"}), "must be a finite number, got 'much'"),
@@ -290,8 +382,10 @@ def test_members_that_copy_each_other_copy_the_stage_too(tmp_path):
     pbt = {
         "num_seeds": 4,
         "pbt": PbtConfig({"default_ppo.gamma": Choices((0.8, 0.9))}, resample_probability=0.0),
-        "objective": ObjectiveConfig(measure="agents/ann_0/return_mean"),
+        "objective": ObjectiveConfig(measure="evaluation/agents/ann_0/return_mean"),
+        "evaluation": EvaluationConfig(every_env_steps=2 * PER_ITERATION, episodes=2),
         "log_interval": 2,
+        "env": Rounds(),
     }
     with pytest.raises(ValueError, match=r"curriculum has default_ppo.gamma, but with pbt members"):
         make_trainer(tmp_path / "no", curriculum=STAGES, **pbt)
@@ -301,7 +395,7 @@ def test_members_that_copy_each_other_copy_the_stage_too(tmp_path):
     )
     group = train(tmp_path / "group", stages, checkpoints=SAVES, until=(ENDS_AT[4],), **pbt)
     resumed = Trainer.resume(
-        group.run_dir, env=Lamps(), progress=False, check_env=False, until=()
+        group.run_dir, env=Rounds(), progress=False, check_env=False, until=()
     ).train()
     unbroken = train(tmp_path / "unbroken", stages, **pbt)
     for own, other in zip(resumed.members, unbroken.members, strict=True):
@@ -391,7 +485,7 @@ def test_a_change_that_cannot_be_is_an_error_of_the_callback(tmp_path):
         ("env.params.pay", 2.0, "env.params has no 'pay'; did you mean 'pays'"),
         ("gamma", 7.0, "gamma must be"),
         ("learning_rate", 1e-3, "which has a schedule"),
-        ("num_envs", 3, "which cannot change during a run"),
+        ("num_envs", 3, "'num_envs', which cannot change during a run"),
         (SHINES, None, "must be a finite number"),
     ):
         with pytest.raises(CallbackError, match=message):
