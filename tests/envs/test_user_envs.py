@@ -157,7 +157,7 @@ def test_a_wrapper_notes_the_file_of_what_it_wraps(path):
         ("nowhere.py:Mine", "environment file '.*/nowhere.py' does not exist"),
         ("own_games.py:Mien", "own_games.py has no 'Mien'; environments in it: Frozen, Mine, "),
         ("own_games.py:NoEnv", "'NoEnv' is a class, but no jaxmarl_envs.MultiAgentEnv"),
-        ("own_games.py:mine", "'mine' is a Mine, expected a MultiAgentEnv's class"),
+        ("own_games.py:mine", "'mine' has type Mine, expected a MultiAgentEnv's class"),
         ("own_games.py:nothing", r"nothing\(\) returns a int, expected a MultiAgentEnv or"),
         ("own_games.py:Needs", "needs the option size; its options: size"),
         ("no_such_package.games:Mine", "no module 'no_such_package'; name an environment as"),

@@ -78,7 +78,7 @@ def test_parameters_of_the_environment_are_searched():
         (
             {"default_ppo.gamma": Range(0.5, 1.5)},
             {},
-            r"come to default_ppo.gamma = 1.5, where default_ppo.gamma must be finite and lie in",
+            r"reach default_ppo.gamma = 1.5, where default_ppo.gamma must be finite and lie in",
         ),
         (
             {"default_ppo.gamma": Range(0.5, 0.9), "num_envs": Choices([4, 0])},

@@ -277,7 +277,7 @@ ONE = {"a": np.zeros(2)}
     [
         (lambda: 3, {}, "the methods reset and step, .* but 3 has no reset"),
         (3, {}, "make_fn=3: give a function that makes an environment"),
-        (Spawning, {}, r"ids go on for ever \('bike_0', .*max_agents=.* here these were 3"),
+        (Spawning, {}, r"ids have no end \('bike_0', .*max_agents=.* here these were 3"),
         (Spawning, {"max_agents": 0}, "max_agents=0: give a whole number of at least 1"),
         (Spawning, {"max_agents": {}}, "max_agents={}: give numbers by what ids begin with"),
         (Spawning, {"max_agents": {"car": True}}, r"max_agents\['car'\]=True: give a whole"),
