@@ -85,6 +85,7 @@ def further_runs() -> dict[str, runs_of.Run]:
     going = "all.return_mean > -1"
     curriculum = dataclasses.replace(
         curriculum,
+        total_env_steps=NUM_ITERATIONS * steps,
         log_interval=50,
         curriculum=(
             Stage({"env.params.max_steps": 9}, advance_when=going, min_env_steps=130 * steps),
