@@ -259,7 +259,7 @@ def _check_curriculum(config: TrainConfig) -> None:
 
 
 def check_changes(name: str, path: str, config: TrainConfig) -> None:
-    """Check that nothing else changes a number that is to change while a run goes on.
+    """Check that nothing else changes a number that is to change during a run.
 
     Args:
         name: of what changes it, for messages.

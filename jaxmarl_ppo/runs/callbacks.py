@@ -18,7 +18,7 @@ def _refuse(path: str, value: Any) -> tuple[str, bool | int | float]:
 
 
 class Control:
-    """Changes hyper-parameters and environment parameters while a run goes on.
+    """Changes hyper-parameters and environment parameters during a run.
 
     Callbacks find it as `RunInfo.control`. In a group of seeds it changes all members.
 

@@ -1,4 +1,4 @@
-"""Numbers that change while a run goes on: by the stages of its curriculum, and by callbacks."""
+"""Numbers that change during a run: by the stages of its curriculum, and by callbacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
