@@ -21,7 +21,7 @@ from jaxmarl_ppo.learner.env_params import parameters, with_parameters
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.training.conditions import Watched
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
-from jaxmarl_ppo.types import PyTree, TrainState
+from jaxmarl_ppo.types import PolicyGroupTraining, PyTree, TrainState
 
 Values = Mapping[str, Number]  # by full path
 
@@ -109,15 +109,12 @@ class Changing:
         )
         if all(_env_param(path) for path in (*values, *paths_of(self.stages))):
             return state
-        training = tuple(
-            group.replace(
-                hyperparams=jax.tree.map(
-                    _in_place_of, group.hyperparams, new.replace(kl_coef=group.hyperparams.kl_coef)
-                )
-            )
-            for group, new in zip(state.training, self.hyperparams(values), strict=True)
+        training = with_hyperparams(state.training, self.hyperparams(values))
+        placed = tuple(
+            old.replace(hyperparams=jax.tree.map(_in_place_of, old.hyperparams, new.hyperparams))
+            for old, new in zip(state.training, training, strict=True)
         )
-        return state.replace(training=training)
+        return state.replace(training=placed)
 
     def _check_value(self, field: str, path: str, value: Number) -> None:
         """Reject a value that nothing takes, or that is of another type."""
@@ -304,6 +301,16 @@ def hyperparams_with(learner: Learner, config: TrainConfig) -> OwnHyperparams:
     """Make the numeric hyper-parameters of a configuration for a learner's runs."""
     own = make_learner(learner.env, learner.env_params, without_loads(config), strict=False)
     return hyperparams_of(own)
+
+
+def with_hyperparams(
+    training: tuple[PolicyGroupTraining, ...], own: OwnHyperparams
+) -> tuple[PolicyGroupTraining, ...]:
+    """Replace the hyper-parameters of policy groups, except the weights that training adapts."""
+    return tuple(
+        group.replace(hyperparams=new.replace(kl_coef=group.hyperparams.kl_coef))
+        for group, new in zip(training, own, strict=True)
+    )
 
 
 def _in_place_of(old: jax.Array | np.ndarray, new: Any) -> jax.Array:

@@ -19,7 +19,6 @@ from jaxmarl_ppo.config.paths import split_path, with_values
 from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig
 from jaxmarl_ppo.config.search import corners
 from jaxmarl_ppo.config.train import TrainConfig, comparison_interval
-from jaxmarl_ppo.devices.members import OwnHyperparams
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.runs.callbacks import TrainResult
 from jaxmarl_ppo.runs.files import CONFIG_FILE, LINEAGE_FILE
@@ -27,14 +26,14 @@ from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.runs.lineage import Event, Lineage, Values, to_json, values_of
 from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.runs.run_folder import run_record
-from jaxmarl_ppo.training.changing import hyperparams_with
+from jaxmarl_ppo.training.changing import hyperparams_with, with_hyperparams
 from jaxmarl_ppo.training.exchange import Copy, exchange
 from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.outcome import Logged, save_best
 from jaxmarl_ppo.training.rivals import Rivals, over_rivals
 from jaxmarl_ppo.training.run import RunClock
 from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_alone, to_host
-from jaxmarl_ppo.types import PyTree, TrainState
+from jaxmarl_ppo.types import PyTree
 
 # Purposes of random numbers, beside a seed and an iteration.
 _EXCHANGE, _KEY = 1, 2
@@ -216,7 +215,7 @@ class PbtGroup(SeedGroup):
         state = to_host(self.member_state(parent))
         self.adopt(run, values)
         hyperparams = hyperparams_with(self.learner, run.config)
-        state = state.replace(key=key, training=_with_hyperparams(state, hyperparams))
+        state = state.replace(key=key, training=with_hyperparams(state.training, hyperparams))
         self.state = self.members.write(self.state, run.replica, state)
         run.good, run.good_env_steps = parent.good, parent.good_env_steps
         run.in_force.copy_stage(parent.in_force)
@@ -233,14 +232,6 @@ class PbtGroup(SeedGroup):
         env, params, run_id = self.learner.env, self.learner.env_params, run.record.get("id")
         run.record = run_record(env, params, run.config, run_id)
         write_json(run.run_dir / CONFIG_FILE, run.record, make_folder=False)
-
-
-def _with_hyperparams(state: TrainState, hyperparams: OwnHyperparams) -> tuple[Any, ...]:
-    """Change the numbers of policy groups, except the weights that training adapts."""
-    return tuple(
-        policy_group.replace(hyperparams=new.replace(kl_coef=policy_group.hyperparams.kl_coef))
-        for policy_group, new in zip(state.training, hyperparams, strict=True)
-    )
 
 
 def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
