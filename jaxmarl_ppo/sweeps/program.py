@@ -15,8 +15,8 @@ from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
 from jaxmarl_ppo.sweeps.trial_run import IntermediateResult, TrialRun
 from jaxmarl_ppo.sweeps.workers import Saved
+from jaxmarl_ppo.training.changing import with_hyperparams
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
-from jaxmarl_ppo.training.resume import with_hyperparams
 from jaxmarl_ppo.training.slicing import Slices
 from jaxmarl_ppo.types import PyTree, TrainState
 
@@ -145,7 +145,8 @@ def restored(saved: Saved, begun: TrainState, where: Path) -> TrainState:
         ValueError: If the saved state is of a run of another kind.
     """
     state: TrainState = from_arrays(saved.arrays, {"state": begun}, where)["state"]
-    training = with_hyperparams(state.training, begun.training)
+    own = tuple(jax.device_get(group.hyperparams) for group in begun.training)
+    training = with_hyperparams(state.training, own)
     return state.replace(training=training, env_params=begun.env_params)
 
 

@@ -43,7 +43,8 @@ from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import read_entries
 from jaxmarl_ppo.runs.manifest import Standing, member_checkpoint, read_standing
 from jaxmarl_ppo.runs.run_folder import saved_nothing
-from jaxmarl_ppo.types import PolicyGroupTraining, PyTree, TrainState
+from jaxmarl_ppo.training.changing import with_hyperparams
+from jaxmarl_ppo.types import PyTree, TrainState
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,8 @@ def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> R
     restored = from_arrays(read_arrays(resumption.checkpoint), expected, resumption.checkpoint)
     state, standing = restored["state"], resumption.standing
     if resumption.is_longer:
-        state = state.replace(training=with_hyperparams(state.training, begun.training))
+        own = tuple(jax.device_get(group.hyperparams) for group in begun.training)
+        state = state.replace(training=with_hyperparams(state.training, own))
     run_dir = resumption.run_dir
     return Restored(
         state,
@@ -291,20 +293,6 @@ def _on_other_processes(record: Mapping[str, Any]) -> dict[str, Any]:
             stacklevel=4,
         )
     return {"num_devices": None}
-
-
-def with_hyperparams(
-    training: tuple[PolicyGroupTraining, ...], fresh: tuple[PolicyGroupTraining, ...]
-) -> tuple[PolicyGroupTraining, ...]:
-    """Take the hyper-parameters of a new run, except the weight that training adapts."""
-    return tuple(
-        policy_group.replace(
-            hyperparams=jax.device_get(new.hyperparams).replace(
-                kl_coef=policy_group.hyperparams.kl_coef
-            )
-        )
-        for policy_group, new in zip(training, fresh, strict=True)
-    )
 
 
 def _resumable(config: TrainConfig, has_changes: bool) -> list[str]:
