@@ -34,7 +34,7 @@ PERMITTED = {
     # Into a temporary folder, to be read there.
     "jaxmarl_ppo/runs/checkpoint_parts.py": {"copytree"},
     # Memory of two processes.
-    "jaxmarl_envs/adapters/incoming/host_channel.py": {"fdopen"},
+    "jaxmarl_envs/adapters/incoming/host_rows.py": {"fdopen"},
     "jaxmarl_envs/adapters/incoming/host_worker.py": {"fdopen"},
 }
 

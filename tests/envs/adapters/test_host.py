@@ -21,7 +21,6 @@ from probe_envs import quick_jit, tiny_learner
 
 from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.incoming.host import SlowEnvironmentWarning
-from jaxmarl_envs.adapters.incoming.host_pool import HostPool
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.check import EnvContractError
@@ -643,7 +642,7 @@ def test_processes_end_with_the_program():
 
 @pytest.mark.rare
 def test_processes_end_with_close_and_with_their_pool():
-    pool = HostPool("leavers", here(Leavers).pool.make_game, num_workers=2)
+    pool = from_pettingzoo(Leavers, num_workers=2).pool
     pool.reset(np.arange(1))
     (pid,) = pool.pids
     pool.close()
@@ -659,7 +658,7 @@ def test_as_many_workers_as_cores_keep_to_one_each(monkeypatch):
     cores = os.sched_getaffinity(0)
     if len(cores) < 2:
         pytest.skip("there is one core")
-    pool = HostPool("leavers", here(Leavers).pool.make_game, num_workers=2)
+    pool = from_pettingzoo(Leavers, num_workers=2).pool
     two = sorted(cores)[:2]
     for allowed, expected in ((two, [{two[0]}, {two[1]}]), ([*two, 999], [cores, cores])):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, allowed=allowed: set(allowed))

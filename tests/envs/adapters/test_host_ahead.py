@@ -8,6 +8,7 @@ from host_envs import Eventful, Leavers, fail_on_seed_8, hang_on_seed_8
 from jaxmarl_envs.adapters.incoming import host
 from jaxmarl_envs.adapters.incoming.host_patience import GivenUp, HangingEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
+from jaxmarl_envs.adapters.incoming.host_rows import RowSpec
 from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.user_code import HostEnvironmentError
@@ -187,7 +188,7 @@ def test_processes_that_start_early_play_as_others_do(pool_of, expected):
 
 
 def test_an_import_that_fails_early_is_told_at_the_first_request(pool_of):
-    pool = HostPool("maps", Failing(), num_workers=1)
+    pool = HostPool("maps", Failing(), RowSpec((1, 1), 1, 0), num_workers=1)
     pool.start(1)
     with pytest.raises(HostEnvironmentError, match=r"'maps', ValueError: .*no such map"):
         pool.reset(np.arange(1))

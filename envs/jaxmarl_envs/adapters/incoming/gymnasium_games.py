@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
-from jaxmarl_envs.adapters.incoming.host_worker import GameStep
+from jaxmarl_envs.adapters.incoming.host_rows import GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
 
 AGENT = "agent"

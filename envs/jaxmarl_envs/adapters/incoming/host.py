@@ -10,7 +10,7 @@ goes on, but where another process takes it up, such as a resumed run, it begins
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,8 +22,9 @@ from jaxmarl_envs.adapters.incoming.host_batch import Batch
 from jaxmarl_envs.adapters.incoming.host_call import call_host
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
+from jaxmarl_envs.adapters.incoming.host_rows import ArraySpec, Frame, GameStep, RowSpec
 from jaxmarl_envs.adapters.incoming.host_steps import Steps
-from jaxmarl_envs.adapters.incoming.host_worker import Frame, Game, GameStep
+from jaxmarl_envs.adapters.incoming.host_worker import Game
 from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.core import Ahead, MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.observations import Part
@@ -108,8 +109,13 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         self.name, self.agents = name, layout.agents
         self.layout = layout
         num_workers = _num_cores() if num_workers is None else num_workers
-        self.pool = HostPool(name, make_game, num_workers, layout.agents, step_timeout, in_batches)
         self._actions = self.action_layout(())
+        widest = np.max([space.shape for space in layout.observation_spaces], axis=0).tolist()
+        features = len(self.agents), *widest
+        self._spec = RowSpec(features, self._actions.width, len(layout.metrics))
+        self.pool = HostPool(
+            name, make_game, self._spec, num_workers, layout.agents, step_timeout, in_batches
+        )
         # Where workers leave a core to the policies. Batch simulators step all their games at once.
         self.steps_ahead = not in_batches and 0 < num_workers < _num_cores()
         warnings.warn(
@@ -162,7 +168,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def reset_env(self, key: jax.Array, params: tuple[()]) -> tuple[Observation, HostState]:
         """Begin an episode with a seed from the key."""
         seed = _draw_seed(key)
-        obs = Observation(*call_host(self.pool.reset, 0, self._frame(), seed))
+        obs = Observation(*call_host(self.pool.reset, 0, _shaped(self._spec.frame), seed))
         return obs, self._begun(seed, obs)
 
     def step_env(
@@ -251,24 +257,6 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
             past=state.past.at[state.time].set(played.astype(state.past.dtype), mode="drop"),
         )
 
-    def _frame(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        num_agents = self.num_agents
-        shape = np.max([space.shape for space in self.layout.observation_spaces], axis=0)
-        return (
-            jax.ShapeDtypeStruct((num_agents, *shape.tolist()), jnp.float32),
-            jax.ShapeDtypeStruct((num_agents, self._actions.width), jnp.bool_),
-            jax.ShapeDtypeStruct((num_agents,), jnp.bool_),
-            jax.ShapeDtypeStruct((num_agents,), jnp.bool_),
-        )
-
-    def _outcome(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        num_agents, num_metrics = self.num_agents, len(self.layout.metrics)
-        dtypes = (jnp.float32, jnp.bool_, jnp.bool_)
-        return (
-            *(jax.ShapeDtypeStruct((num_agents,), dtype) for dtype in dtypes),
-            jax.ShapeDtypeStruct((num_agents, num_metrics), jnp.float32),
-        )
-
     def _metrics(self, values: jax.Array) -> dict[str, Any]:
         """Name metrics `[A, metrics]`, as `info` has them."""
         names = self.layout.metrics
@@ -295,7 +283,8 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
             What is seen after the step; rewards, terminations and truncations; what is seen after
             rebirths and resets; and metrics, as `info` has them.
         """
-        results = (*self._frame(), *self._outcome(), *self._frame())
+        spec = self._spec
+        results = _shaped((*spec.frame, *spec.outcome, *spec.frame))
         asked = _packed(state, played, *(() if seed is None else (seed,)))
         found = call_host(function, 1, results, asked, state.past, *more)
         outcome, metrics = (found[4], found[5], found[6]), self._metrics(found[7])
@@ -345,6 +334,10 @@ def _with_own_past(result: StepResult[HostState]) -> StepResult[HostState]:
 def capacity_of(horizon: int | None, declared: int | None) -> int:
     """Return how many steps a state remembers: all of an episode, where that is known."""
     return horizon or min(declared or REMEMBERED, MOST_REMEMBERED)
+
+
+def _shaped(specs: Sequence[ArraySpec]) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(jax.ShapeDtypeStruct(*spec) for spec in specs)
 
 
 def _flat(parts: tuple[Frame, GameStep, Frame]) -> tuple[np.ndarray, ...]:

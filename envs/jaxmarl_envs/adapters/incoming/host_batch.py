@@ -10,14 +10,11 @@ from typing import Protocol
 
 import numpy as np
 
+from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep, Rows
 from jaxmarl_envs.adapters.incoming.host_worker import (
     DONE,
-    Answer,
     Failure,
-    Finals,
-    Frame,
     GameError,
-    GameStep,
     Request,
     UnrepeatableEnvironmentWarning,
     mark_of,
@@ -64,33 +61,37 @@ class Batches:
     Args:
         make_batch: makes a batch of so many games.
         marks: as in `Games`; a step is counted as that of the first game.
+        rows: where games are written, in the rows that a request names.
     """
 
     def __init__(
-        self, make_batch: Callable[[int], Batch], marks: MutableSequence[int] | memoryview
+        self,
+        make_batch: Callable[[int], Batch],
+        marks: MutableSequence[int] | memoryview,
+        rows: Rows,
     ) -> None:
-        self._make_batch, self._marks = make_batch, marks
+        self._make_batch, self._marks, self._rows = make_batch, marks, rows
         self._batches: dict[int, Batch] = {}
         self._times: dict[int, int] = {}  # by number: steps of the first game's episode
         self._call = ""
 
-    def play(self, request: Request, empty: Callable[..., np.ndarray] = np.empty) -> Answer:
-        """Play games as `Games.play` does, but in arrays of the batch's own.
+    def play(self, request: Request) -> list[int]:
+        """Play games as `Games.play` does.
 
         Raises:
             GameError: If the batch raised an exception.
         """
-        del empty
+        self._rows.reach(max(request.rows) + 1)
         try:
-            answer = self._play(request)
+            finals = self._play(request)
         except Exception as error:
             what = f": {error}" if is_ours(error) else f" raises {describe_error(error)}"
             failure = Failure(None, f"{self._call}{what}", own_traceback(error))
             raise GameError(failure) from error
         self._marks[0] = DONE
-        return answer
+        return finals
 
-    def _play(self, request: Request) -> Answer:
+    def _play(self, request: Request) -> list[int]:
         (number,) = set(request.numbers)
         size = len(request.numbers)
         if number not in self._batches:
@@ -103,17 +104,20 @@ class Batches:
         if request.actions is None:
             if frame is None:
                 raise ValueError("games without actions need seeds to begin with")
-            return Answer(frame, None, None)
+            self._rows.write(request.rows, frame, None)
+            return []
         self._times[number] += 1
         self._begin_call(f"a step of a batch of {size}", self._times[number])
         final, outcome = batch.step(request.actions)
-        frame, finals, seeds = final, None, request.reset_seeds
+        frame, seeds = final, request.reset_seeds
         over = [] if seeds is None else np.flatnonzero(~final.alive.any(axis=1)).tolist()
         if seeds is not None and over:
             frame = self._reset(batch, {place: seeds[place] for place in over})
-            finals = Finals(np.array(over), Frame(*(part[over] for part in final)))
             self._times[number] *= 0 not in over
-        return Answer(frame, outcome, finals)
+        self._rows.write(request.rows, frame, outcome)
+        for place in over:
+            self._rows.keep_final(request.rows[place], Frame(*(part[place] for part in final)))
+        return [request.rows[place] for place in over]
 
     def _replay(self, batch: Batch, request: Request) -> Frame:
         """Play episodes again that all end now, each up to where it was.

@@ -22,6 +22,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host_batch import Batch, Batches
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, GivenUp, Vigil
 from jaxmarl_envs.adapters.incoming.host_process import PATIENCE_S, WorkerEnded, WorkerProcess
+from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep, Rows, RowSpec, shared_file
 from jaxmarl_envs.adapters.incoming.host_standings import (
     BatchStandings,
     ForgottenEpisodeWarning,
@@ -29,23 +30,14 @@ from jaxmarl_envs.adapters.incoming.host_standings import (
     Standings,
     place_of,
 )
-from jaxmarl_envs.adapters.incoming.host_steps import (
-    Begun,
-    Steps,
-    joined,
-    right_after_step,
-    share_of,
-)
+from jaxmarl_envs.adapters.incoming.host_steps import Begun, Steps, share_of
 from jaxmarl_envs.adapters.incoming.host_thread import HostThread
 from jaxmarl_envs.adapters.incoming.host_worker import (
     NOT_BEGUN,
-    Answer,
     Failure,
-    Frame,
     Game,
     GameError,
     Games,
-    GameStep,
     Request,
     read_mark,
 )
@@ -74,6 +66,7 @@ class HostPool:
         name: of the environment, for messages.
         make_game: makes one game, or a `Batch` of as many as it is given. Processes get it by
             cloudpickle, so it may be a lambda.
+        spec: of the games' arrays.
         num_workers: processes; 0 to step in this one.
         agents: names of the slots, for messages.
         step_timeout: seconds that one game may take for a step or a reset; None for no limit.
@@ -84,6 +77,7 @@ class HostPool:
         self,
         name: str,
         make_game: Callable[[], Game] | Callable[[int], Batch],
+        spec: RowSpec,
         num_workers: int,
         agents: Sequence[str] = (),
         step_timeout: float | None = STEP_TIMEOUT_S,
@@ -99,6 +93,7 @@ class HostPool:
         kind = BatchStandings if in_batches else SeparateStandings
         # Nothing here may refer to the pool, so that processes end at once with the last reference.
         self._standings: Standings = kind(functools.partial(_warn_of_forgotten, name))
+        self._rows = Rows(spec, shared_file())
         self._here: Games | Batches | None = None
         self._mark_here = array("q", [NOT_BEGUN])
         self._workers: dict[int, WorkerProcess] = {}
@@ -138,8 +133,8 @@ class HostPool:
         """
         with self._lock, self._forgetting():
             self._settle()
-            request = Request(*self._standings.begin(seeds), None, None)
-            frame = self._finish(self._begin(request)).frame
+            request = self._request(*self._standings.begin(seeds))
+            _, _, frame = self._finish(self._begin(request))
             self._standings.note_actors(frame.agent_mask.copy())
             return frame
 
@@ -190,12 +185,21 @@ class HostPool:
     def _begin_steps(self, steps: Steps) -> Begun:
         asked = self._standings.find(steps.seeds, steps.times, steps.past, steps.first)
         fresh = None if steps.reset_seeds is None else steps.reset_seeds.tolist()
-        return self._begin(Request(*asked, steps.actions, fresh), steps)
+        return self._begin(self._request(*asked, steps.actions, fresh), steps)
+
+    def _request(
+        self,
+        numbers: list[int],
+        replays: dict[int, tuple[int, np.ndarray]],
+        actions: np.ndarray | None = None,
+        reset_seeds: list[int] | None = None,
+    ) -> Request:
+        rows = list(range(len(numbers))) if self.in_batches else numbers
+        self._rows.reach(max(rows) + 1)
+        return Request(numbers, rows, replays, actions, reset_seeds)
 
     def _finish_steps(self, begun: Begun, steps: Steps) -> tuple[Frame, GameStep, Frame]:
-        frame, outcome, finals = self._finish(begun)
-        assert outcome is not None
-        final = right_after_step(frame, finals)
+        final, outcome, frame = self._finish(begun)
         over = ~np.any(final.alive, axis=-1)
         self._standings.advance(steps.actions, over, steps.reset_seeds, steps.first)
         self._standings.note_actors(frame.agent_mask.copy(), steps.first)
@@ -230,25 +234,25 @@ class HostPool:
                 self._workers[index].send(share, vigil.look)
         return begun
 
-    def _finish(self, begun: Begun) -> Answer:
-        """Collect what all games have played, each in its own process."""
+    def _finish(self, begun: Begun) -> tuple[Frame, GameStep, Frame]:
+        """Wait for all games, each in its own process, and read what they have played."""
+        finals = []
         if self._thread is not None:
-            return self._play_here(self._thread, begun)
+            finals += self._play_here(self._thread, begun)
         vigil = self._vigil(begun)
-        parts = []
         for index, _ in begun.shares:
             with self._telling_of_ends(index):
                 fine, answer = self._workers[index].receive(vigil.look)
             if not fine:
                 raise self._error(answer)
-            parts.append(answer)
-        return joined(parts, [row for _, row in begun.shares], self.num_workers)
+            finals += answer
+        return self._rows.read(begun.request.rows, finals)
 
     def _start(self, index: int) -> None:
         if index not in self._workers:
             cloudpickle = import_extra("cloudpickle", "gymnasium")
             make_games = cloudpickle.dumps(self._make_games)
-            self._workers[index] = WorkerProcess(make_games, self._core_of(index))
+            self._workers[index] = WorkerProcess(make_games, self._rows, self._core_of(index))
 
     def _core_of(self, index: int) -> int | None:
         """Return the core that a worker keeps to, where there is one for each of several."""
@@ -268,10 +272,10 @@ class HostPool:
                 "instead"
             ) from how
 
-    def _play_here(self, thread: HostThread, begun: Begun) -> Answer:
+    def _play_here(self, thread: HostThread, begun: Begun) -> list[int]:
         if self._hangs is not None:
             raise GivenUp(self._hangs)
-        games = self._here = self._here or self._make_games(self._mark_here)
+        games = self._here = self._here or self._make_games(self._mark_here, self._rows)
         self._mark_here[0] = NOT_BEGUN
         try:
             play = generators_kept()(games.play)

@@ -9,14 +9,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jaxmarl_envs.adapters.incoming.host_channel import Channel, SharedMemory, shared_file
+from jaxmarl_envs.adapters.incoming.host_channel import Channel
+from jaxmarl_envs.adapters.incoming.host_rows import Rows, shared_file
 from jaxmarl_envs.adapters.incoming.host_worker import NOT_BEGUN
 from jaxmarl_envs.lifeline import BoundProcess
 
 # Seconds that a worker has to end by itself once nothing more can reach it.
 PATIENCE_S = 5.0
 _CODE = (
-    "import sys; fds = [int(fd) for fd in sys.argv[1:6]]; sys.path[:] = sys.argv[6:]; "
+    "import sys; fds = [int(fd) for fd in sys.argv[1:5]]; sys.path[:] = sys.argv[5:]; "
     "from jaxmarl_envs.adapters.incoming.host_worker import serve; serve(*fds)"
 )
 # Workers share the cores out among themselves, and leave accelerators alone.
@@ -38,22 +39,21 @@ class WorkerProcess:
     Answers come in the order of requests, of which two may be unanswered at a time.
 
     Args:
-        make_games: a function that makes `Games` or `Batches` of a mark, pickled.
+        make_games: a function that makes `Games` or `Batches` of a mark and rows, pickled.
+        rows: where they are written.
         core: the CPU core that it keeps to; None for any.
 
     Attributes:
         marks: a number, the call that the process is in; see `host_worker.Games`.
     """
 
-    def __init__(self, make_games: bytes, core: int | None = None) -> None:
+    def __init__(self, make_games: bytes, rows: Rows, core: int | None = None) -> None:
         own, theirs = socket.socketpair()
-        arrays = shared_file(), shared_file()
-        memories = [SharedMemory(file) for file in arrays]
-        self._channel = Channel(own, is_watched=True, incoming=memories)
+        self._channel = Channel(own, is_watched=True)
         self._unanswered = 0
         with theirs, shared_file(8) as marks:
             self.marks = memoryview(mmap.mmap(marks.fileno(), 8)).cast("q")
-            fds = theirs.fileno(), marks.fileno(), *(file.fileno() for file in arrays)
+            fds = theirs.fileno(), marks.fileno(), rows.file.fileno()
             self._process = BoundProcess(
                 _CODE,
                 [*map(str, fds), *sys.path],
@@ -65,7 +65,7 @@ class WorkerProcess:
             with contextlib.suppress(OSError):  # where the system does not allow it
                 os.sched_setaffinity(self.pid, {core})
         with contextlib.suppress(ConnectionError):  # if it has ended, requests say so
-            self._channel.send(make_games)
+            self._channel.send((rows.spec, make_games))
 
     @property
     def pid(self) -> int:

@@ -1,11 +1,10 @@
-"""Steps of many games as requests to processes: shared out among them, and answers joined."""
+"""Steps of many games as requests to processes, shared out among them."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxmarl_envs.adapters.incoming.host_worker import Answer, Finals, Frame, Request
+from jaxmarl_envs.adapters.incoming.host_worker import Request
 
 
 class Steps(NamedTuple):
@@ -63,6 +62,7 @@ def share_of(request: Request, first: int, num_workers: int) -> Request:
     mine = slice(first, None, num_workers)
     return Request(
         request.numbers[mine],
+        request.rows[mine],
         {
             row // num_workers: replay
             for row, replay in request.replays.items()
@@ -71,44 +71,3 @@ def share_of(request: Request, first: int, num_workers: int) -> Request:
         None if request.actions is None else request.actions[mine],
         None if request.reset_seeds is None else request.reset_seeds[mine],
     )
-
-
-def joined(parts: Sequence[Answer], firsts: Sequence[int], num_workers: int) -> Answer:
-    """Join the answers to shares of a request that begin with the rows `firsts`."""
-    if len(parts) == 1:
-        return parts[0]
-    num_games = sum(len(part.frame.alive) for part in parts)
-
-    def join(rows: Sequence[Any]) -> Any:
-        whole = [np.empty((num_games, *x.shape[1:]), x.dtype) for x in rows[0]]
-        for first, part in zip(firsts, rows, strict=True):
-            for column, own in zip(whole, part, strict=True):
-                column[first::num_workers] = own
-        return type(rows[0])(*whole)
-
-    outcomes = [part.outcome for part in parts if part.outcome is not None]
-    finals = [
-        (part.finals.places * num_workers + first, part.finals.frame)
-        for first, part in zip(firsts, parts, strict=True)
-        if part.finals is not None
-    ]
-    return Answer(
-        join([part.frame for part in parts]),
-        join(outcomes) if outcomes else None,
-        Finals(
-            np.concatenate([places for places, _ in finals]),
-            Frame(*map(np.concatenate, zip(*(frame for _, frame in finals), strict=True))),
-        )
-        if finals
-        else None,
-    )
-
-
-def right_after_step(frame: Frame, finals: Finals | None) -> Frame:
-    """Return what all games saw right after a step, from what they see now."""
-    if finals is None:
-        return frame
-    after = Frame(*map(np.copy, frame))
-    for column, rows in zip(after, finals.frame, strict=True):
-        column[finals.places] = rows
-    return after

@@ -6,6 +6,7 @@ episode played again, is part of the request.
 """
 
 import contextlib
+import functools
 import mmap
 import os
 import pickle
@@ -14,13 +15,14 @@ import socket
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from jaxmarl_envs.adapters.incoming.host_channel import Channel, SharedMemory
+from jaxmarl_envs.adapters.incoming.host_channel import Channel
+from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep, Rows, RowSpec
 from jaxmarl_envs.adapters.incoming.own_randomness import numpy_generator_kept
 from jaxmarl_envs.lifeline import hold
 from jaxmarl_envs.user_code import describe_error, is_ours, own_traceback
@@ -35,24 +37,6 @@ _LEFT_TO_MASTER = (signal.SIGINT, signal.SIGTERM, *(
 
 class UnrepeatableEnvironmentWarning(UserWarning):
     """An environment does not do the same for the same seed and the same actions."""
-
-
-class Frame(NamedTuple):
-    """Observation of all slots: an `Observation` as NumPy arrays."""
-
-    features: np.ndarray  # [A, ...] float32
-    action_mask: np.ndarray  # [A, W] bool
-    alive: np.ndarray  # [A] bool
-    agent_mask: np.ndarray  # [A] bool
-
-
-class GameStep(NamedTuple):
-    """Result of an environment step."""
-
-    reward: np.ndarray  # [A] float32
-    terminated: np.ndarray  # [A] bool
-    truncated: np.ndarray  # [A] bool
-    metrics: np.ndarray  # [A, metrics] float32: the environment's own numbers
 
 
 class Game(Protocol):
@@ -79,6 +63,10 @@ class Game(Protocol):
         """
         ...
 
+    def write_to(self, features: np.ndarray, action_mask: np.ndarray, outcome: GameStep) -> None:
+        """Write frames and outcomes into these arrays from now on, rather than into its own."""
+        ...
+
     def close(self) -> None:
         """Release what the environment holds."""
         ...
@@ -88,35 +76,10 @@ class Request(NamedTuple):
     """Request to `n` games: to begin an episode, to replay actions, or to step."""
 
     numbers: list[int]  # n: which games
+    rows: list[int]  # n: theirs in `Rows`
     replays: dict[int, tuple[int, np.ndarray]]  # by place: seed and actions [t, A, ...]
     actions: np.ndarray | None  # [n, A, ...], packed; None to begin an episode and no more
     reset_seeds: list[int] | None  # n: reset with these where an episode ends
-
-
-class Finals(NamedTuple):
-    """What all slots saw right after a step, of the `k` games in which they see something else now.
-
-    Attributes:
-        places: `[k]` int, of these games in their request.
-        frame: arrays have a leading axis `k`.
-    """
-
-    places: np.ndarray
-    frame: Frame
-
-
-class Answer(NamedTuple):
-    """What `n` games have played; arrays have a leading axis `n`.
-
-    Attributes:
-        frame: what all slots see in which others live by now, and after resets.
-        outcome: what the step brought; None where episodes have only been begun.
-        finals: None where no game has any.
-    """
-
-    frame: Frame
-    outcome: GameStep | None
-    finals: Finals | None
 
 
 class Failure(NamedTuple):
@@ -224,16 +187,6 @@ class _Running:
         return f"{call} of the episode of seed {self.seed}{joint} {what}"
 
 
-def _stack(
-    parts: Sequence[Sequence[np.ndarray]], empty: Callable[..., np.ndarray]
-) -> Iterator[np.ndarray]:
-    """Stack arrays of `n` games, the same ones of each, to arrays `[n, ...]`."""
-    for rows in zip(*parts, strict=True):
-        column = empty((len(rows), *rows[0].shape), rows[0].dtype)
-        column[...] = rows
-        yield column
-
-
 class Games:
     """The games of one process, made when they are first asked for.
 
@@ -241,57 +194,61 @@ class Games:
         make_game: makes one game.
         marks: a number, in which it is written at every call which game is at what, so that others
             see whether games move.
+        rows: where games are written; a game's row is its number.
     """
 
     def __init__(
-        self, make_game: Callable[[], Game], marks: MutableSequence[int] | memoryview
+        self,
+        make_game: Callable[[], Game],
+        marks: MutableSequence[int] | memoryview,
+        rows: Rows,
     ) -> None:
-        self._make_game, self._marks = make_game, marks
+        self._make_game, self._marks, self._rows = make_game, marks, rows
         self._games: dict[int, _Running] = {}
 
-    def play(self, request: Request, empty: Callable[..., np.ndarray] = np.empty) -> Answer:
+    def play(self, request: Request) -> list[int]:
         """Play games according to a request; Python's global generator is left as it is then.
 
-        Args:
-            request: what to play.
-            empty: makes an array of a shape and a dtype for the answer.
+        Returns:
+            The rows of those that also have one in `Rows.final`.
 
         Raises:
             GameError: If a game raised an exception.
         """
+        self._rows.reach(max(request.rows) + 1)
+        finals: list[int] = []
         with numpy_generator_kept():
-            played = [self._play_one(request, place) for place in range(len(request.numbers))]
-        frames, outcomes, finals = zip(*played, strict=True)
+            frames = [
+                self._play_one(request, place, finals) for place in range(len(request.numbers))
+            ]
+        # The rest lies in the rows already; of small arrays, many are soonest written at once.
+        self._rows.frame.alive[request.rows] = [frame.alive for frame in frames]
+        self._rows.frame.agent_mask[request.rows] = [frame.agent_mask for frame in frames]
         self._marks[0] = DONE
-        places = [place for place, final in enumerate(finals) if final is not None]
-        return Answer(
-            Frame(*_stack(frames, empty)),
-            None if request.actions is None else GameStep(*_stack(outcomes, empty)),
-            Finals(np.array(places), Frame(*_stack([finals[place] for place in places], empty)))
-            if places
-            else None,
-        )
+        return finals
 
-    def _play_one(
-        self, request: Request, place: int
-    ) -> tuple[Frame, GameStep | None, Frame | None]:
+    def _play_one(self, request: Request, place: int, finals: list[int]) -> Frame:
+        """Play one of the games, and return what is seen now."""
         number = request.numbers[place]
         try:
             if number not in self._games:
                 self._marks[0] = mark_of(number, -1)
-                game = self._make_game()
-                self._games[number] = _Running(self._make_game, game, self._marks, number)
-            return self._advance(self._games[number], request, place)
+                make_game = functools.partial(self._make, number)
+                self._games[number] = _Running(make_game, make_game(), self._marks, number)
+            return self._advance(self._games[number], request, place, finals)
         except Exception as error:
             running = self._games.get(number)
             made = f"making it raises {describe_error(error)}"
             sentence = made if running is None else running.describe(error)
             raise GameError(Failure(number, sentence, own_traceback(error))) from error
 
-    def _advance(
-        self, game: _Running, request: Request, place: int
-    ) -> tuple[Frame, GameStep | None, Frame | None]:
-        """Return what `Answer` has of a game."""
+    def _make(self, number: int) -> Game:
+        game, rows = self._make_game(), self._rows
+        outcome = GameStep(*(column[number] for column in rows.outcome))
+        game.write_to(rows.frame.features[number], rows.frame.action_mask[number], outcome)
+        return game
+
+    def _advance(self, game: _Running, request: Request, place: int, finals: list[int]) -> Frame:
         begun = None
         if place in request.replays:
             # Episodes that are over are reset at once where there are seeds for that.
@@ -299,54 +256,57 @@ class Games:
         if request.actions is None:
             if begun is None:
                 raise ValueError("a game without actions needs a seed to begin with")
-            return begun, None, None
-        final, outcome, frame = game.step(request.actions[place])
+            return begun
+        final, _, frame = game.step(request.actions[place])
         seeds = request.reset_seeds
         is_over = seeds is not None and not any_true(frame.alive)
-        last = Frame(*map(np.copy, final)) if is_over or frame is not final else None
-        if seeds is not None and is_over:
-            frame = game.reset(seeds[place])
-        return frame, outcome, last
+        if is_over or frame is not final:
+            self._rows.keep_final(game.number, final)
+            finals.append(game.number)
+        return game.reset(seeds[place]) if seeds is not None and is_over else frame
 
 
-def serve(lifeline: int, connection: int, marks: int, *arrays: int) -> None:
+def serve(lifeline: int, connection: int, marks: int, rows: int) -> None:
     """Answer requests until the connection closes.
 
-    The first message is a function that makes `Games` or `Batches` of a mark, pickled; each other
-    one is a `Request`. An answer to it is a pair: whether all went well, and an `Answer` or else a
-    `Failure`.
+    The first message is the `RowSpec` of games, and a function that makes `Games` or `Batches` of a
+    mark and rows, pickled; each other one is a `Request`. An answer to it is a pair: whether all
+    went well, and what `play` returns or else a `Failure`.
 
     Args:
         lifeline: file descriptor of `lifeline.hold`.
         connection: that of the socket over which messages come and go.
         marks: that of a file of 8 bytes, the number that `Games` writes.
-        arrays: those of files for the arrays of answers.
+        rows: that of the file of `Rows`.
     """
     hold(lifeline, _flush)
     _leave_signals_to_master()
     os.dup2(2, 1)  # the master's standard output has its own protocol
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
-    memories = [SharedMemory(os.fdopen(file, "rb+")) for file in arrays]
-    channel = Channel(socket.socket(fileno=connection), outgoing=memories)
-    numbers = memoryview(mmap.mmap(marks, 8)).cast("q")
+    channel = Channel(socket.socket(fileno=connection))
+    numbers, file = memoryview(mmap.mmap(marks, 8)).cast("q"), os.fdopen(rows, "rb+")
     games: Any = None
-    make_games: bytes | None = None
+    first: tuple[RowSpec, bytes] | None = None
+
+    def make_games(spec: RowSpec, pickled: bytes) -> Any:
+        return pickle.loads(pickled)(numbers, Rows(spec, file))
+
     while True:
         try:
             request = channel.receive()
         except (EOFError, OSError):
             return
-        if make_games is None:
-            make_games = request
+        if first is None:
+            first = request
             with contextlib.suppress(Exception):  # it is told with the answer to a request
-                games = pickle.loads(request)(numbers)
+                games = make_games(*request)
             continue
         answer: tuple[bool, Any]
         try:
             if games is None:
-                games = pickle.loads(make_games)(numbers)
-            answer = True, games.play(request, channel.empty)
+                games = make_games(*first)
+            answer = True, games.play(request)
         except GameError as error:
             answer = False, error.failure
         except Exception as error:

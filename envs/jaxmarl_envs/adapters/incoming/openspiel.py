@@ -16,7 +16,7 @@ import numpy as np
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host import HostEnv
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
-from jaxmarl_envs.adapters.incoming.host_worker import GameStep
+from jaxmarl_envs.adapters.incoming.host_rows import GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 from jaxmarl_envs.adapters.incoming.time_limit import check_horizon
 from jaxmarl_envs.adapters.incoming.trial import bring_in

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
-from jaxmarl_envs.adapters.incoming.host_worker import GameStep, all_true, any_true
+from jaxmarl_envs.adapters.incoming.host_rows import GameStep
+from jaxmarl_envs.adapters.incoming.host_worker import all_true, any_true
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Slots, flag, flags, numbers
 
 # Of how many lists of agents the slots are remembered: the same ones come again at every step.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
-from jaxmarl_envs.adapters.incoming.host_worker import GameStep
+from jaxmarl_envs.adapters.incoming.host_rows import GameStep
 from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
 

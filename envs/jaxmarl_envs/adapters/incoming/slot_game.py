@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK
-from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep, all_true, any_true
+from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
+from jaxmarl_envs.adapters.incoming.host_worker import all_true, any_true
 from jaxmarl_envs.adapters.incoming.slot_row import MANY, SlotRow, Spaces, rows_in_common, stack
 
 # Infos that are no metrics, and names of numbers that every log has.
@@ -90,13 +91,8 @@ class SlotGame:
         self.names, self.spaces = tuple(names), tuple(spaces)
         widest = np.max([s.observation.shape for s in self.spaces], axis=0)
         self.layout = ActionLayout(dict(enumerate(s.action for s in self.spaces)))
-        self._features = np.zeros((len(self.names), *widest), np.float32)
-        self._legal = np.zeros(self.layout.exists.shape, bool)
-        self._rows = [
-            SlotRow(space, self._features[i], self._legal[i], exists, self.layout.starts)
-            for i, (space, exists) in enumerate(zip(self.spaces, self.layout.exists, strict=True))
-        ]
-        self._common_rows = rows_in_common(self._rows, self._features)
+        features = np.zeros((len(self.names), *widest), np.float32)
+        self.write_to(features, np.zeros(self.layout.exists.shape, bool))
         firsts = [getattr(space, "first_option", None) for space in self.spaces]
         self._first_options = None if None in firsts else firsts
         self._alive = np.zeros(len(self.names), bool)
@@ -110,7 +106,6 @@ class SlotGame:
         self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
         # Numbers between these are within all bounds, which is seen sooner.
         self._inner = float(self._low.max()), float(self._high.min())
-        self._all_numbers = self._features.reshape(-1)
         self.lengths: list[int] = []
 
     @property
@@ -137,6 +132,24 @@ class SlotGame:
             env = getattr(env, "env", None)
         return min((n for n in limits if isinstance(n, int) and n > 0), default=None)
 
+    def write_to(
+        self, features: np.ndarray, action_mask: np.ndarray, outcome: GameStep | None = None
+    ) -> None:
+        """Write what is seen, and what steps bring, into these arrays from now on.
+
+        Args:
+            features: `[A, ...]` float32.
+            action_mask: `[A, W]` bool.
+            outcome: None to make new ones at every step.
+        """
+        self._features, self._legal, self._outcome = features, action_mask, outcome
+        self._rows = [
+            SlotRow(space, features[i], action_mask[i], exists, self.layout.starts)
+            for i, (space, exists) in enumerate(zip(self.spaces, self.layout.exists, strict=True))
+        ]
+        self._common_rows = rows_in_common(self._rows, features)
+        self._all_numbers = features.reshape(-1)
+
     def close(self) -> None:
         """Close the environment."""
         close = getattr(self.env, "close", None)
@@ -161,13 +174,7 @@ class SlotGame:
             What all slots see after the step, with the rows of agents whose lives ended still their
             own; what the step brought; and what all slots see in which others live by now.
         """
-        num_agents = len(self.names)
-        outcome = GameStep(
-            np.zeros(num_agents, np.float32),
-            np.zeros(num_agents, bool),
-            np.zeros(num_agents, bool),
-            np.zeros((num_agents, len(self.metrics or ())), np.float32),
-        )
+        outcome = self._no_outcome()
         if not any_true(self._alive):
             frame = self._frame()
             return frame, outcome, frame
@@ -182,7 +189,7 @@ class SlotGame:
             terminates = self.at_time_limit == "terminates"
             edges = outcome.terminated if terminates else outcome.truncated
             edges[before & ~(outcome.terminated | outcome.truncated)] = True
-            self._alive, self._acting = np.zeros((2, num_agents), bool)
+            self._alive, self._acting = np.zeros((2, len(self.names)), bool)
         frame = self._frame()
         if self.metrics is None and not any_true(self._alive):
             self.lengths.append(self._time)
@@ -190,6 +197,19 @@ class SlotGame:
             return frame, outcome, frame
         features, legal = self._final
         return frame._replace(features=features, action_mask=legal), outcome, frame
+
+    def _no_outcome(self) -> GameStep:
+        if self._outcome is not None:
+            for part in self._outcome:
+                part.fill(0)
+            return self._outcome
+        num_agents = len(self.names)
+        return GameStep(
+            np.zeros(num_agents, np.float32),
+            np.zeros(num_agents, bool),
+            np.zeros(num_agents, bool),
+            np.zeros((num_agents, len(self.metrics or ())), np.float32),
+        )
 
     def _warn_of_loss(self, agent: Any, reward: float) -> None:
         """Warn of a reward that nobody can be credited with, once per agent, of a few agents."""

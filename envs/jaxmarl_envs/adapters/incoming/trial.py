@@ -18,11 +18,8 @@ import numpy as np
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.host import HostEnv, Layout, capacity_of
 from jaxmarl_envs.adapters.incoming.host_patience import try_out
-from jaxmarl_envs.adapters.incoming.host_worker import (
-    Frame,
-    GameStep,
-    UnrepeatableEnvironmentWarning,
-)
+from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
+from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Told
 from jaxmarl_envs.adapters.incoming.slot_row import HasSpaces

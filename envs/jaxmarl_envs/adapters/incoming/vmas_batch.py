@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
+from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import NO_METRICS, Told
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 
