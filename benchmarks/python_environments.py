@@ -85,7 +85,7 @@ CASES: dict[str, Case] = {
         functools.partial(from_rllib_env, horizon=SCENARIOS["shuttle_grid"].episode_steps),
         num_steps=400,
     ),
-    "battle": Case(make_battle, play_battle, from_pettingzoo, num_steps=25),
+    "battle": Case(make_battle, play_battle, from_pettingzoo, num_steps=128),
 }
 
 

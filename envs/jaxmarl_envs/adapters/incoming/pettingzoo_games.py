@@ -117,7 +117,7 @@ class ParallelGame(PettingZooGame):
     def _look(self, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
         slots = self._slots_of(observations)
         self._acting = self._alive & slots.held
-        own_infos = list(map(infos.get, observations))
+        own_infos = list(map(infos.get, observations)) if any(infos.values()) else None
         self._show_all(slots, list(observations.values()), own_infos)
 
 

@@ -13,8 +13,6 @@ from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
 
 ALL = "__all__"
-# What most environments return, and flag with.
-_PLAIN_MAPPINGS, _PLAIN_FLAGS = {dict}, {bool}
 
 
 @dataclass(frozen=True)
@@ -87,12 +85,11 @@ class RawEnv:
                 "truncateds, infos), dictionaries by agent"
             )
         infos = found[-1] if isinstance(found[-1], (dict, Mapping)) else {}
-        parts = found[:4] if len(found) == 5 else (*found[:3], {})
-        if set(map(type, parts)) != _PLAIN_MAPPINGS:
-            names = ("observations", "rewards", "terminateds", "truncateds")
-            for name, part in zip(names, parts, strict=True):
-                _check_by_agent("step", name, part)
-        seen, rewards, terminateds, truncateds = parts
+        seen, rewards, terminateds, truncateds = found[:4] if len(found) == 5 else (*found[:3], {})
+        _check_by_agent("step", "observations", seen)
+        _check_by_agent("step", "rewards", rewards)
+        _check_by_agent("step", "terminateds", terminateds)
+        _check_by_agent("step", "truncateds", truncateds)
         terminateds = _flags("terminated", terminateds)
         truncateds = _flags("truncated", truncateds)
         if len(found) == 4:
@@ -196,7 +193,7 @@ class MultiAgentGame(SlotGame):
     ) -> None:
         """Let those enter who are there and were not before."""
         listed = self._listed()
-        if self._met.issuperset(listed) and all(map(self._slots.__contains__, seen)):
+        if seen.keys() <= self._slots.keys() and self._met.issuperset(listed):
             return
         # Many list all agents for ever: who is listed and has lived before does not live again.
         listed = [agent for agent in listed if agent not in self._met]
@@ -273,9 +270,10 @@ def _flag(flags: Mapping[Any, Any], agent: Hashable) -> bool:
 
 def _flags(name: str, found: Mapping[Any, Any]) -> Mapping[Any, bool]:
     """Read flags by agent as bools."""
-    if set(map(type, found.values())) <= _PLAIN_FLAGS:
-        return found
-    return {agent: flag(agent, name, value) for agent, value in found.items()}
+    for value in found.values():
+        if type(value) is not bool:
+            return {agent: flag(agent, name, value) for agent, value in found.items()}
+    return found
 
 
 def _by_time_limit(info: Any) -> bool:

@@ -304,17 +304,23 @@ class SlotGame:
         self._rows[slot].show(seen, info, acts)
 
     def _show_all(
-        self, slots: Slots, seen: Sequence[Any], infos: Sequence[Mapping[str, Any] | None]
+        self, slots: Slots, seen: Sequence[Any], infos: Sequence[Mapping[str, Any] | None] | None
     ) -> None:
-        """Fill the rows of `k` slots in with what their agents observe, whether or not they act."""
+        """Fill the rows of `k` slots in with what their agents observe, whether or not they act.
+
+        Args:
+            slots: of the agents.
+            seen: `k` observations.
+            infos: likewise; None where nobody has any.
+        """
         numbers, where, _ = slots
         if self._common_rows is not None and len(numbers) >= MANY:
-            has_masks = any(infos) and any(info and MASK in info for info in infos)
+            has_masks = infos is not None and any(info and MASK in info for info in infos)
             if not has_masks and stack(seen, self._common_rows, where):
                 self._legal[where] = self.layout.exists[where]
                 return
         acting = self._acting[where].tolist()
-        for row in zip(numbers, seen, infos, acting, strict=True):
+        for row in zip(numbers, seen, infos or [None] * len(seen), acting, strict=True):
             self._show(*row)
 
     def _own_all(self, action: np.ndarray, slots: Iterable[int]) -> list[Any]:
