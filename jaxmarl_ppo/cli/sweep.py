@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.arguments import Operand, Option, options_of
+from jaxmarl_ppo.cli.run_options import find_option, run_options, to_table
 from jaxmarl_ppo.config.annotations import attributes_of, field_hints
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.search import SearchConfig
@@ -29,6 +30,10 @@ Space = Annotated[Path | None, Operand("SPACE")]
 class SweepOptions:
     """Search for the configuration that reaches an objective best.
 
+    Beside the options below, every value of the configuration that is not searched is an option of
+    all runs under its full path, as for `train`; `--seed`, `--num-seeds` and `--max-minutes` are
+    those of the search.
+
     Attributes:
         space: a file (.toml, .yaml, .json) that describes a run as for `train --config`, and in the
             tables `space` and `search` what is searched and how. Or the folder of a search, to go
@@ -43,6 +48,7 @@ class SweepOptions:
         cpus_per_worker: CPUs of each worker of a cluster without GPUs; None for a worker on each
             node with all of its CPUs. With GPUs there is a worker for each.
         progress: show progress.
+        quiet: print nothing but warnings and errors.
         check_env: as for `train`.
     """
 
@@ -53,6 +59,7 @@ class SweepOptions:
     ray: str | None = None
     cpus_per_worker: int | None = None
     progress: bool = True
+    quiet: bool = False
     check_env: bool = True
 
 
@@ -62,24 +69,38 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     Raises:
         ValueError: If the options or the file are inconsistent, or the search cannot be resumed.
     """
+    own, of_search = options_of(SweepOptions), _search_options()
+    taken = {option.flag for option in (*own, *of_search)}
+    of_run = [option for option in run_options() if option.flag not in taken]
     if session.asks_for_help(args):
-        every = [*options_of(SweepOptions), *_search_options()]
-        session.tell_help(SweepOptions, prog, args, every, every)
-    options, given = session.parse_with(SweepOptions, args, prog, _search_options())
-    changes = {path[-1]: value for path, value in given.items()}
+        shown = [*own, *of_search]
+        session.tell_help(SweepOptions, prog, args, shown, [*shown, *of_run])
+    options, given = session.parse_with(
+        SweepOptions, args, prog, [*of_search, *of_run], find_option(of_run)
+    )
+    changes = {path[-1]: value for path, value in given.items() if path[0] == "search"}
+    of_runs = to_table({path: value for path, value in given.items() if path[0] != "search"})
     if options.space is None:
         raise ValueError(f"{prog} takes a file or the folder of a search; see {prog} --help")
     if options.cpus_per_worker is not None and options.ray is None:
         raise ValueError("--cpus-per-worker has no effect without --ray")
     # What is said may be wrong in itself, which costs nothing to find out.
-    said = None if options.space.is_dir() else read_search_file(options.space, options.env, changes)
+    said = None
+    if not options.space.is_dir():
+        said = read_search_file(options.space, options.env, changes, of_runs)
+    elif of_runs:
+        raise ValueError(
+            f"options of its runs ({', '.join(of_runs)}) have no effect on the search in "
+            f"{options.space}, whose runs stay as it began; drop them, or begin another search"
+        )
     session.use_cpu_cores()
     session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
     _check_installed()
     make_workers = None if options.ray is None else _workers_on_ray(options)
     sweep = _resumed(options, changes) if said is None else _made(options, said)
-    return tell_end(sweep.run(make_workers), sweep.config, sweep.env)
+    result = sweep.run(make_workers)
+    return tell_end(result, sweep.config, sweep.env, tells=not options.quiet)
 
 
 def _search_options() -> list[Option]:
@@ -131,7 +152,7 @@ def _made(options: SweepOptions, said: SearchFile) -> "Sweep":
         said.space,
         said.search,
         options.run_dir,
-        progress=options.progress,
+        progress=options.progress and not options.quiet,
         check_env=options.check_env,
     )
 
@@ -147,7 +168,7 @@ def _resumed(options: SweepOptions, changes: Mapping[str, Any]) -> "Sweep":
         options.space,
         env=options.env,
         allow_imports=options.allow_import,
-        progress=options.progress,
+        progress=options.progress and not options.quiet,
         check_env=options.check_env,
         **changes,
     )
@@ -160,12 +181,27 @@ def _check_installed() -> None:
         raise ValueError(str(error)) from error
 
 
-def tell_end(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> int:
+def tell_end(
+    result: "SweepResult", config: TrainConfig, env: MultiAgentEnv, *, tells: bool = True
+) -> int:
     """Print the result of a search and possible next steps.
+
+    Args:
+        result: of the search.
+        config: common to its runs.
+        env: of them.
+        tells: whether to print anything.
 
     Returns:
         The exit status: 0, or 128 and the number of the signal that ended it.
     """
+    if tells:
+        _tell_result(result, config, env)
+    ended_by = getattr(signal, result.stopped_by or "", None)
+    return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0
+
+
+def _tell_result(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> None:
     from jaxmarl_ppo.sweeps.page import PAGE_FILE
     from jaxmarl_ppo.sweeps.progress import ranked, trials_table
     from jaxmarl_ppo.sweeps.sweep import BEST_FILE
@@ -184,5 +220,3 @@ def tell_end(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> 
         allowed = as_options(env.imports, "--allow-import")
         session.show(f"train it: jaxmarl-ppo train --config {result.run_dir / BEST_FILE}{allowed}")
         session.show(f"evaluate it: jaxmarl-ppo evaluate {result.best.run_dir}{again}")
-    ended_by = getattr(signal, result.stopped_by or "", None)
-    return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0

@@ -15,7 +15,7 @@ from jaxmarl_ppo.cli.processes import JobOptions, launch, launch_on_ray, prepare
 from jaxmarl_ppo.cli.run_options import SHOWN, find_option, run_options, shown_options, to_table
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.parsing import is_run_file
-from jaxmarl_ppo.config.run_file import Settings, settings, with_options
+from jaxmarl_ppo.config.run_file import Settings, settings
 from jaxmarl_ppo.runs.named_env import as_options, check_effect, make_env
 
 if TYPE_CHECKING:
@@ -221,13 +221,12 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainCommand:
     )
     given = to_table(by_path)
     name, file = _env_and_file(options)
-    start = settings(name, options.preset, file)
+    run = settings(name, options.preset, file, given)
     helps = session.asks_for_help(args)
-    if start.env is not None:
-        _check_env(start.env, file if name is None else None, options.allow_import)
+    if run.env is not None:
+        _check_env(run.env, file if name is None else None, options.allow_import)
     elif not helps:
         raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
-    run = with_options(start, given)
     if helps:
         own = options_of(TrainOptions)
         first = [option for option in own if option.key in _SHOWN]

@@ -64,7 +64,7 @@ class RunFile:
 
 @dataclass(frozen=True)
 class Settings:
-    """A run as its preset and its file have it, before the command line's options.
+    """A run as its preset, its file and the command line's options have it.
 
     Attributes:
         env: name of the environment; None if nobody named one.
@@ -129,28 +129,29 @@ def _read_record(data: Mapping[str, Any]) -> RunFile:
     return RunFile(env, None, values, is_record=True)
 
 
-def settings(env: str | None, variant: str | None, path: Path | None) -> Settings:
-    """Read a run: its preset, overridden by a file.
+def settings(
+    env: str | None,
+    variant: str | None,
+    path: Path | None,
+    options: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Read a run: its preset, overridden by a file, and this by options.
 
     Args:
         env: the environment that the command line names; None to leave that to the file.
         variant: the preset's variant that the command line names; None likewise.
         path: the file; None for the preset alone.
+        options: a table as in a file; its `env.kwargs` go beside those that are there.
 
     Raises:
-        ValueError: If the file cannot be read, or something in it has no effect.
+        ValueError: If the file cannot be read, something in it has no effect, or a key is unknown
+            or a value bad.
     """
-    return settings_of(env, variant, RunFile() if path is None else read_run_file(path), path)
+    file = RunFile() if path is None else read_run_file(path)
+    return settings_of(env, variant, file, path, options)
 
 
-def with_options(run: Settings, options: Mapping[str, Any]) -> Settings:
-    """Override values of a run by a table as in a file.
-
-    What it says of `env.kwargs` goes beside those that are there.
-
-    Raises:
-        ValueError: For an unknown key or a bad value.
-    """
+def _with_options(run: Settings, options: Mapping[str, Any] | None) -> Settings:
     if not options:
         return run
     about_env = options.get("env", {})
@@ -163,11 +164,17 @@ def with_options(run: Settings, options: Mapping[str, Any]) -> Settings:
     )
 
 
-def settings_of(env: str | None, variant: str | None, file: RunFile, path: Path | None) -> Settings:
-    """Resolve the settings of a run from a file that was read already.
+def settings_of(
+    env: str | None,
+    variant: str | None,
+    file: RunFile,
+    path: Path | None,
+    options: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Resolve the settings of a run as `settings` does, from a file that was read already.
 
     Raises:
-        ValueError: If something in it has no effect.
+        ValueError: As there.
     """
     name = env or file.env.name
     if not _are_one(name, file.env.name) and (file.env.params or file.env.kwargs):
@@ -180,13 +187,32 @@ def settings_of(env: str | None, variant: str | None, file: RunFile, path: Path 
             raise ValueError(f"preset {variant!r} has no effect on the record of a run; drop it")
         with naming(path):
             config = with_explicit_network(config_from_dict(file.values))
-        return Settings(name, None, config, file.env.kwargs or {}, file.env.params, True)
+        made = file.env.kwargs or {}
+        return _with_options(Settings(name, None, config, made, file.env.params, True), options)
     variant = variant or file.preset
     chosen = preset(name or "", variant if name else None)
-    with naming(path):
-        config = override(chosen.config, file.values)
+    config = _read_values(chosen.config, file.values, path, options)
     kwargs = chosen.env_kwargs if file.env.kwargs is None else file.env.kwargs
-    return Settings(name, variant, config, dict(kwargs), file.env.params or None)
+    run = Settings(name, variant, config, dict(kwargs), file.env.params or None)
+    return _with_options(run, options)
+
+
+def _read_values(
+    base: TrainConfig,
+    values: Mapping[str, Any],
+    path: Path | None,
+    options: Mapping[str, Any] | None,
+) -> TrainConfig:
+    """Override a configuration by a file's values, which may ask for what only an option says."""
+    try:
+        with naming(path):
+            return override(base, values)
+    except ValueError:
+        of_run = {name: value for name, value in (options or {}).items() if name != "env"}
+        if of_run:
+            with contextlib.suppress(ValueError):
+                return override(base, _merge(values, of_run))
+        raise
 
 
 def _are_one(first: str | None, second: str | None) -> bool:

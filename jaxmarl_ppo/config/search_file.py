@@ -1,6 +1,6 @@
 """Files that describe a search: a run, and beside it the tables `space` and `search`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from jaxmarl_ppo.config.as_json import make
 from jaxmarl_ppo.config.keys import table_of
 from jaxmarl_ppo.config.parsing import parse_file
+from jaxmarl_ppo.config.paths import split_path
 from jaxmarl_ppo.config.read_space import read_dimensions
 from jaxmarl_ppo.config.run_file import Settings, naming, read_table, settings_of
 from jaxmarl_ppo.config.schema import check_space
@@ -30,7 +31,10 @@ class SearchFile:
 
 
 def read_search_file(
-    path: Path, env: str | None = None, changes: Mapping[str, Any] | None = None
+    path: Path,
+    env: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> SearchFile:
     """Read a file of a run that has the tables `space` and `search` beside.
 
@@ -38,9 +42,11 @@ def read_search_file(
         path: the file.
         env: the environment that the command line names; None to leave that to the file.
         changes: of the table `search`, which override the file's.
+        options: of the run, likewise.
 
     Raises:
-        ValueError: If it cannot be read, has an unknown key, or describes no search.
+        ValueError: If it cannot be read, has an unknown key, describes no search, or searches what
+            an option says.
     """
     data = parse_file(path)
     with naming(path):
@@ -49,7 +55,22 @@ def read_search_file(
         space = read_space(data.pop("space"))
         search = read_search({**table_of(data.pop("search", {}), "search"), **(changes or {})})
         file = read_table(data)
-    return SearchFile(settings_of(env, None, file, path), space, search)
+    for searched in space:
+        if _says(options or {}, split_path(searched)):
+            raise ValueError(
+                f"the option for {searched} has no effect, since {path} searches it; drop the "
+                "option, or take it out of space"
+            )
+    return SearchFile(settings_of(env, None, file, path, options), space, search)
+
+
+def _says(table: Any, path: Sequence[str]) -> bool:
+    """Return whether a table says something at a path or within it."""
+    for key in path:
+        if not isinstance(table, Mapping) or key not in table:
+            return False
+        table = table[key]
+    return True
 
 
 def read_search(data: Any) -> SearchConfig:

@@ -78,6 +78,10 @@ def test_a_search_says_what_it_found_and_goes_on(capsys, space):
         (["space.toml", "--num-trial", "3"], "did you mean --num-trials?"),
         (["space.toml", "--storage", "study.db"], "storage must be postgresql://"),
         (["space.toml", "--num-trials", "0"], "num_trials must be a whole number of at least 1"),
+        (["space.toml", "--gamma", "0.9"], "the option for default_ppo.gamma has no effect, since"),
+        (["space.toml", "--ppo.gama", "0.9"], "did you mean --ppo.gamma?"),
+        (["space.toml", "--num-envs", "none"], "num_envs must be a whole number"),
+        ([".", "--num-envs", "4"], "options of its runs (num_envs) have no effect on the search"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(capsys, space, words, message):
@@ -85,6 +89,21 @@ def test_what_cannot_be_is_one_sentence(capsys, space, words, message):
     assert (status, out) == (2, "")
     assert message in errors
     assert errors.count("\n") == 1
+
+
+@pytest.mark.rare
+def test_options_of_all_runs_override_the_file_s(capsys, space):
+    options = "--num-envs 8 --network gru --env-kwargs k=1 --seed 3 --quiet --no-check-env"
+    assert run(capsys, "space.toml", "--run-dir", "run", *options.split()) == (0, "", "")
+    for number in range(2):
+        record = json.loads((space.parent / f"run/trials/{number}/config.json").read_text())
+        assert record["config"]["num_envs"] == 8
+        assert record["config"]["default_policy"]["network"]["kind"] == "gru"
+        assert record["env"]["make"]["kwargs"] == {"size": 2, "k": 1}
+    # Of options that both have, the search's own is meant.
+    assert json.loads((space.parent / "run/search.json").read_text())["search"]["seed"] == 3
+    status, out, errors = run(capsys, "run", "--quiet", "--no-check-env", "--num-trials", "2")
+    assert (status, out, errors) == (0, "", "")
 
 
 def test_code_that_a_file_names_is_not_run(capsys, space):

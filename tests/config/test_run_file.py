@@ -139,6 +139,19 @@ def test_a_file_changes_its_preset_key_by_key(write):
     assert config_of(write, other, "tic_tac_toe", "league").policies["p3"] == Scripted("random")
 
 
+def test_a_file_may_need_what_only_an_option_says(write):
+    path = write('env = "basic"\ndefault_ppo.target_kl = 0.1')
+    penalty = {"default_ppo": {"kl_control": "penalty"}}
+    ppo = settings(None, None, path, penalty).config.default_ppo
+    assert (ppo.kl_control, ppo.target_kl) == ("penalty", 0.1)
+    for options in ({}, {"default_ppo": {"gamma": 0.5}}, {"env": {"params": {"max_steps": 3}}}):
+        with pytest.raises(ValueError, match=rf"^{path}: default_ppo: target_kl=0.1 has no effect"):
+            settings(None, None, path, options)
+    # What an option says wrongly is no fault of the file's.
+    with pytest.raises(ValueError, match=r"^default_ppo has no 'gama'"):
+        settings("basic", None, None, {"default_ppo": {"gama": 0.5}})
+
+
 def test_a_network_of_another_kind_brings_its_own_sizes(write):
     config = config_of(write, 'default_policy.network = "mlp"', "shuttle_grid")
     assert config.default_policy.network == MLP()
