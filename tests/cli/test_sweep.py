@@ -96,13 +96,13 @@ def test_options_of_all_runs_override_the_file_s(capsys, space):
     options = "--num-envs 8 --network gru --env-kwargs k=1 --seed 3 --quiet --no-check-env"
     assert run(capsys, "space.toml", "--run-dir", "run", *options.split()) == (0, "", "")
     for number in range(2):
-        record = json.loads((space.parent / f"run/trials/{number}/config.json").read_text())
+        record = json.loads((space.parent / f"run/trials/{number:06}/config.json").read_text())
         assert record["config"]["num_envs"] == 8
         assert record["config"]["default_policy"]["network"]["kind"] == "gru"
         assert record["env"]["make"]["kwargs"] == {"size": 2, "k": 1}
     # Of options that both have, the search's own is meant.
     assert json.loads((space.parent / "run/search.json").read_text())["search"]["seed"] == 3
-    status, out, errors = run(capsys, "run", "--quiet", "--no-check-env", "--num-trials", "2")
+    status, out, errors = run(capsys, "run", "--quiet", "--no-check-env")
     assert (status, out, errors) == (0, "", "")
 
 
