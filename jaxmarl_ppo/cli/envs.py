@@ -23,7 +23,7 @@ class EnvsOptions:
     """List the environments that can be trained on by name, or describe one of them.
 
     Attributes:
-        env: name of an environment, to describe it alone.
+        env: name of a single environment to describe.
         json: print JSON instead of a table.
     """
 

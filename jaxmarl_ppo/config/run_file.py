@@ -37,7 +37,7 @@ class EnvTable:
     Attributes:
         name: of the environment; the command line's is used instead if it names one.
         kwargs: arguments of the environment, instead of the preset's.
-        params: numbers of the environment that differ from its own.
+        params: values of the environment's parameters that differ from its defaults.
     """
 
     name: str | None = None
