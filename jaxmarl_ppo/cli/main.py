@@ -38,7 +38,7 @@ commands:
   completion SHELL   print a script that completes commands and options
 
 Options of a command: jaxmarl-ppo COMMAND --help.
-ENV is a name, or code of your own: package.module:Class or path/to/file.py:Class.
+ENV is a name, or your own code: package.module:Class or path/to/file.py:Class.
 Set JAXMARL_PPO_TRACEBACK=1 to see where an error comes from.
 """
 
