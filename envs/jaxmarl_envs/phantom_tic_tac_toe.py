@@ -20,7 +20,7 @@ _MAX_TRIES = 17
 
 @struct.dataclass
 class Params:
-    """No numbers to set."""
+    """No numeric parameters."""
 
 
 @struct.dataclass

@@ -51,7 +51,7 @@ class PlayState:
 
 
 class Rooms:
-    """A row of rooms with doors and lamps: every way that it can be, and what each action changes.
+    """A row of rooms with doors and lamps: all of its states, and the transition of each action.
 
     Between two rooms is a wall with a door in its middle row. The switch in the top left corner of
     a room opens and shuts the door on its right, and the switch in the bottom right corner of every
@@ -60,9 +60,9 @@ class Rooms:
         d.#d.#..
         .l+.l+.l
 
-    A *world* is a place to stand, what is open and what is lit. Numbered are the worlds that can
-    come about from number 0: in the top left corner, with all doors shut and all lamps off. What an
-    action changes another changes back, so paths between two worlds are as long either way.
+    A *world* is a position, the open doors and the lit lamps. Worlds are numbered if they can be
+    reached from number 0: in the top left corner, with all doors shut and all lamps off. Every
+    change can be reversed by another action, so shortest paths are equally long both ways.
 
     Attributes:
         layout: the picture above.

@@ -16,12 +16,12 @@ from jaxmarl_envs.threefry import unrolled
 
 @struct.dataclass
 class Params:
-    """No numbers to set: cards and bets are structure."""
+    """No numeric parameters: cards and bets are part of the structure."""
 
 
 @struct.dataclass
 class State:
-    """A deal, and how far the betting on it is."""
+    """State of a game: the deal and the node of the betting."""
 
     cards: jax.Array  # [2 or 3] int32: the rank of each player's card, and of the public one
     node: jax.Array  # [] int32: of `Betting`
