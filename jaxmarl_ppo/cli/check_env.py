@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo check-env`: does an environment keep the contract?"""
+"""The `check-env` command: check that an environment keeps the contract."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo evaluate`: how good what a run has learnt is."""
+"""The `evaluate` command: evaluation of a run's policies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo play`: a page on which people play against what was trained."""
+"""The `play` command: a page on which you play against a run's policies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo runs`: the runs in a folder, and what is no longer needed of them."""
+"""The `runs` command: list the runs in a folder, and prune them."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo watch`: a page on which a run's policies are watched."""
+"""The `watch` command: a page that plays a run's episodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
