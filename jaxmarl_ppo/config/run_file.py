@@ -35,8 +35,9 @@ class EnvTable:
     """The environment, as a configuration file describes it.
 
     Attributes:
-        name: of the environment; the command line's is used instead if it names one.
-        kwargs: arguments of the environment, instead of the preset's.
+        name: name of the environment, unless the command line names one.
+        kwargs: arguments of the environment, which replace the preset's in a file, and are added to
+            them on the command line.
         params: values of the environment's parameters that differ from its defaults.
     """
 
