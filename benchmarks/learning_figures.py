@@ -27,25 +27,27 @@ from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.training.trainer import TrainResult
 
 ROOT = Path(__file__).resolve().parent.parent
-# What tells the progress of a scenario, and of whom; of others, the returns do.
+# Metrics that show the progress of a scenario, by agent; returns in all other scenarios.
 CURVES = {
     "tic_tac_toe": [("x", "draw", "games drawn")],
     "crypto": [("bob_0", "return_mean", "alice and bob"), ("eve_0", "return_mean", "eve")],
     "shuttle_grid": [("shuttle_0", "deliveries", "deliveries per shift")],
     "asymmetric_play": [
         ("bob", "success", "bob's success"),
-        ("alice", "task_length", "alice's ticks"),
+        ("alice", "task_length", "alice's steps"),
         ("alice", "shortest", "shortest solution"),
     ],
 }
-# What the curves count, other than returns; and which of them are shares, from 0 to 1.
+# Units of curves that are not returns; and those that are shares, from 0 to 1.
 UNITS = {
     "games drawn": "share of games",
     "bob's success": "share of tasks solved",
-    "alice's ticks": "steps",
-    "deliveries per shift": "deliveries in 256 ticks",
+    "alice's steps": "steps",
+    "deliveries per shift": "deliveries in 256 steps",
 }
 SHARES = {"games drawn", "bob's success"}
+# Names of curves in older records.
+OLD_NAMES = {"alice's steps": "alice's ticks"}
 # Pictures under docs/, as panels of a scenario and some of its curves.
 PICTURES = {
     "learning_curves.png": [
@@ -55,13 +57,13 @@ PICTURES = {
     ],
     "asymmetric_play.png": [
         ("asymmetric_play", ("bob's success",)),
-        ("asymmetric_play", ("alice's ticks", "shortest solution")),
+        ("asymmetric_play", ("alice's steps", "shortest solution")),
     ],
 }
 # (value, label) of the lines to compare with.
 MARKS: dict[str, list[tuple[float, str]]] = {
     "tic_tac_toe": [(1.0, "perfect play: every game")],
-    "crypto": [(24.0, "optimum 24"), (-25.0, "optimum -25")],
+    "crypto": [(24.0, "minimax value 24"), (-25.0, "minimax value -25")],
     "shuttle_grid": [(24.7, "best scripted dispatcher")],
 }
 
@@ -121,8 +123,10 @@ def draw_curves(path: Path, panels: Sequence[tuple[str, Sequence[str]]]) -> None
         record = json.loads((ROOT / "benchmarks" / f"learning-{name}.json").read_text())
         for color, label in zip(("C0", "C3"), labels, strict=False):
             for index, run in enumerate(record["runs"]):
-                axes.plot(*zip(*run["curves"][label], strict=True), color=color, alpha=0.75,
-                          linewidth=1.4, label=label if index == 0 else None)  # fmt: skip
+                curves = run["curves"]
+                points = curves[label] if label in curves else curves[OLD_NAMES[label]]
+                axes.plot(*zip(*points, strict=True), color=color, alpha=0.75, linewidth=1.4,
+                          label=label if index == 0 else None)  # fmt: skip
         for index, (value, label) in enumerate(MARKS.get(name, [])):
             axes.axhline(value, color="0.35", linewidth=0.9, linestyle=(0, (4, 3)))
             below = index > 0

@@ -25,7 +25,7 @@ _NOTHING = np.zeros(0, np.float32)
 
 @struct.dataclass
 class Action:
-    """Actions of environments whose agents neither all have one choice nor all have only numbers.
+    """Actions as choices and numbers, unless all agents have one choice or all have numbers only.
 
     Entries that an agent does not have are 0. A part that no agent has is None.
     """
@@ -58,15 +58,15 @@ def factors_of(space: Space) -> Factors:
 
 @dataclass(frozen=True, eq=False)
 class ActionLayout:
-    """Where the factors of every agent's actions and masks stand in the arrays of all slots.
+    """Layout of the actions and masks of all slots as arrays.
 
-    Where every agent has one choice and no numbers, an action is `[A]` int32. Where every agent has
-    numbers alone, it is `[A, N]` float32. Everywhere else it is an `Action`.
+    If every agent has one choice and no numbers, an action is `[A]` int32. If every agent has only
+    numbers, it is `[A, N]` float32. In all other cases it is an `Action`.
 
     A mask is `[A, W]`: the options of every choice, one choice after the other, each as wide as for
-    the agent that has most options, then the numbers. Every choice has a legal option. Of a choice
-    that an agent does not have, option 0 alone is legal. A number is True for an agent that has it,
-    and False otherwise.
+    the agent that has most options, then the numbers. Every choice has a legal option. For a choice
+    that an agent does not have, only option 0 is legal. A number is True for an agent that has it,
+    and False for all others.
 
     Attributes:
         spaces: every agent's action space by name, in the order of the slots.

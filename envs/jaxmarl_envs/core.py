@@ -1,4 +1,4 @@
-"""The contract between an environment and whoever steps it.
+"""The contract of an environment: pure functions over a fixed axis of agent slots.
 
 An environment is a set of pure functions over a fixed axis of agent slots. Who acts, who lives and
 which actions are legal are masks on that axis, so turn-taking, partial actions, death and late
@@ -56,18 +56,19 @@ class MultiAgentEnv(Generic[State, Params]):
     """A multi-agent environment as pure functions of one environment; callers `vmap`.
 
     A subclass sets `name` and `agents` and implements `default_params`, `reset_env`, `step_env`,
-    `observation_space`, `action_space` and, where episodes are bounded, `horizon`. What it may rely
-    on and what it must guarantee:
+    `observation_space`, `action_space` and, if the length of episodes is bounded, `horizon`. It
+    must keep this contract:
 
-    * `action` always has every slot. Slots whose `agent_mask` was False are to be ignored.
-    * `reward [A]` is what each agent earned at this step, whether it acted or not; a slot that held
-      nobody before the step earns exactly 0.
-    * `terminated [A]` and `truncated [A]` are edges, True only at the step at which that agent's
-      life ends. Both True counts as terminated.
-    * The episode is over exactly when nobody is alive after the step.
-    * An agent that may still earn something stays alive, waiting.
+    * `action` has an entry for every slot. Entries of slots whose `agent_mask` was False are to be
+      ignored.
+    * `reward [A]` is the reward of each agent at this step, whether it acted or not. It is exactly
+      0 for a slot that held no agent before the step.
+    * `terminated [A]` and `truncated [A]` are True only at the step at which that agent's life
+      ends. If both are True, the life is terminated.
+    * The episode is over exactly when no agent is alive after the step.
+    * An agent that may still receive rewards stays alive, and waits.
 
-    `check_env` runs an environment through all of this.
+    `check_env` checks an environment against this contract.
     """
 
     name: str
@@ -101,7 +102,7 @@ class MultiAgentEnv(Generic[State, Params]):
 
     @property
     def reference(self) -> str | None:
-        """Name the baseline that decisions are compared with where none are known to be best."""
+        """Name the baseline that actions are compared with if the best actions are unknown."""
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""How an environment's own observations become features, as plain data."""
+"""Flattening of an environment's own observations to features, described as plain data."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,14 +7,15 @@ import numpy as np
 
 
 class Part(NamedTuple):
-    """A part of an observation that has no parts itself: an array or a symbol.
+    """A part of an observation that has no parts itself: an array, or integer categories.
 
     Attributes:
         path: keys of dictionaries and indices of tuples that lead to it.
-        shape: of its array. One axis stands for any shape with as many numbers.
-        divisor: what its numbers are divided by.
-        options: of every symbol in it, which becomes a one-hot vector; None for numbers.
-        first: what the first option of every symbol is called.
+        shape: shape of its array. One axis stands for any shape with as many elements.
+        divisor: number that its elements are divided by.
+        options: number of options of each category, which becomes a one-hot vector; None for
+            numbers.
+        first: lowest value of each category.
     """
 
     path: tuple[str | int, ...] = ()
@@ -28,7 +29,7 @@ def flatten(parts: Sequence[Part], observation: Any) -> np.ndarray:
     """Write an observation as a vector of its parts, one after the other, `[D]` float32.
 
     Raises:
-        ValueError: If a part is missing, or has another shape or an unknown symbol.
+        ValueError: If a part is missing, or has another shape or an unknown category.
     """
     return np.concatenate([_numbers(part, observation) for part in parts])
 

@@ -20,7 +20,7 @@ _MAX_TRIES = 17
 
 @struct.dataclass
 class Params:
-    """No numbers to set."""
+    """No numeric parameters."""
 
 
 @struct.dataclass
@@ -34,20 +34,20 @@ class State:
 
 
 class PhantomTicTacToe(MultiAgentEnv[State, Params]):
-    """Tic-tac-toe in which nobody sees the other's stones.
+    """Tic-tac-toe in which players do not see each other's stones.
 
-    A move on a cell that the other holds is refused: the mover learns that it is taken and moves
-    again, and the other is told nothing (`obstype=reveal-nothing` in OpenSpiel). Slots are `x`, who
-    moves first, and `o`; an action is the row-major index of a cell, of which those are legal that
-    the player has not tried. One that is not loses at once. At the step that ends the game both
-    lives terminate, the winner earns 1 and the loser -1, or both 0 in a draw; `info["metrics"]`
-    then has a 1 in `win`, `draw` or `loss` of each slot, and counts in `refused` the moves that
-    were.
+    A move to a cell that the opponent holds is rejected: the mover learns that the cell is taken
+    and moves again; the opponent learns nothing (`obstype=reveal-nothing` in OpenSpiel). Slots are
+    `x`, who moves first, and `o`. An action is the row-major index of a cell; cells that the player
+    has not tried yet are legal, and an illegal action loses at once. At the step that ends the
+    game, both lives terminate; the winner receives 1 and the loser -1, or both 0 in a draw.
+    `info["metrics"]` then has a 1 in `win`, `draw` or `loss` of each slot, and `refused` counts its
+    rejected moves.
 
-    A slot's features `[101]` are zeros and ones: its seat (2), its stones (9), the other's that it
-    has run into (9), and which cell each of its tries was at (9 x 9). They are all that it knows,
-    in order, so a policy without memory loses nothing. For centralised critics `state` `[19]` has
-    the stones of both and whose turn it is.
+    A slot's features `[101]` are zeros and ones: its seat (2), its stones (9), the opponent's
+    stones that it has found (9), and the cell of each of its attempts (9 x 9). They contain all
+    that the player knows, in order, so a feed-forward policy loses nothing. For centralised critics
+    `state` `[19]` has the stones of both players and whose turn it is.
     """
 
     name = "phantom_tic_tac_toe"

@@ -1,4 +1,4 @@
-"""Environments by name.
+"""Registry of environments by name.
 
 Packages add their names by entry points of the group `jaxmarl_envs`:
 

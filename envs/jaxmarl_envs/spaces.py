@@ -37,7 +37,7 @@ class Discrete:
 
 @dataclass(frozen=True)
 class MultiDiscrete:
-    """Several choices at once: of choice `i` the integers `0 .. nvec[i] - 1`."""
+    """Several choices at once; choice `i` is one of the integers `0 .. nvec[i] - 1`."""
 
     nvec: Sequence[int]
     dtype: type = field(default=jnp.int32, init=False)
@@ -93,7 +93,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Tuple:
-    """An element of each of several spaces, which may be tuples themselves."""
+    """The product of several spaces, which may be tuples themselves."""
 
     spaces: Sequence["Space"]
 

@@ -54,19 +54,21 @@ class BenchOptions:
     """Measure how fast a workload trains here, and what fraction of the machine's limit that is.
 
     The limit is the rate at which this machine multiplies matrices of the network's shapes. A
-    network without memory has a separate critic unless `--no-separate-critic` says otherwise.
+    network without recurrent layers has a separate critic, unless you give
+    `--no-separate-critic`.
 
     Attributes:
         env: name of the environment, or `package.module:Class` or `path/to/file.py:Class`.
-        repeats: runs that medians are taken over.
+        repeats: number of runs that medians are taken over.
         startup: also time a fresh process, without and with a compilation cache.
         json: print one JSON object instead of a table.
-        compare: instead, step environments against the same games of these packages, in turn:
-            `pgx`, `jaxmarl`, `gymnax`.
-        scaling: instead, sweep sizes one by one and draw how the cost of a decision grows, as PNG;
-            takes minutes.
-        target: instead, compile for an accelerator that is not there, and count what it would
-            launch and hold: `h200`, `h100`, `a100`, `b200`, or a TPU's topology such as `v5e:2x2`.
+        compare: compare stepping with the same games of other packages, in turn, instead of
+            training: `pgx`, `jaxmarl`, `gymnax`.
+        scaling: draw how the cost of an agent step grows, as PNG, with sizes that vary one by one,
+            instead of measuring one workload; takes minutes.
+        target: compile for an accelerator that you do not have, and report kernels and memory,
+            instead of measuring: `h200`, `h100`, `a100`, `b200`, or a TPU topology such as
+            `v5e:2x2`.
     """
 
     env: str = "crypto"

@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo check-env`: does an environment keep the contract?"""
+"""The `check-env` command: check that an environment keeps the contract."""
 
 import json
 import shlex
@@ -26,19 +26,20 @@ checked
 
 @dataclass(frozen=True)
 class CheckEnvOptions:
-    """Play an environment on random legal actions and look for breaches of the contract.
+    """Check that an environment keeps the contract, by playing random legal actions.
 
-    The first one is told in a sentence, with exit status 2.
+    The first broken rule is reported in one sentence, with exit status 2.
 
     Attributes:
         env: name of the environment, or `package.module:Class` or `path/to/file.py:Class`.
-        env_kwargs: KEY=VALUE, what it is made with, beside what the preset says of other keys.
-        num_steps: steps for each seed; None for the horizon and 8 more, at most 1,024, or 128 where
-            there is no horizon.
+        env_kwargs: KEY=VALUE, arguments of the environment, in addition to those of the preset.
+        num_steps: steps per seed; None for the horizon and 8 more, at most 1,024, or 128 if there
+            is no horizon.
         num_envs: number of seeds, played in parallel.
-        seed: of everything random.
-        against_original: also step what comes from another library beside that library's own
-            environment, and compare every number; `num_envs` episodes of at most `num_steps` steps.
+        seed: seed of all random numbers.
+        against_original: also compare with the original, for an environment from another library:
+            both are stepped for `num_envs` episodes of at most `num_steps` steps, and every number
+            must be the same.
     """
 
     env: session.Env = None

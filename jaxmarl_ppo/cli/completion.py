@@ -29,13 +29,13 @@ _IN_FISH = "complete -c jaxmarl-ppo -n '__fish_seen_subcommand_from {command}' -
 
 @dataclass(frozen=True)
 class CompletionOptions:
-    """Print the completion of commands and options for a shell.
+    """Print a script that completes commands and options in a shell.
 
     For bash: `jaxmarl-ppo completion bash >> ~/.bashrc`; for zsh `~/.zshrc`; for fish
     `~/.config/fish/completions/jaxmarl-ppo.fish`.
 
     Attributes:
-        shell: `bash`, `zsh` or `fish`.
+        shell: name of the shell, `bash`, `zsh` or `fish`.
     """
 
     shell: Annotated[Shell | None, Operand("SHELL")] = None

@@ -13,16 +13,15 @@ from jaxmarl_ppo.config.run_file import settings
 
 @dataclass(frozen=True)
 class ConfigOptions:
-    """Print the whole configuration of an environment's preset, with what every key means.
+    """Print an environment's preset as a configuration file, with comments on every key.
 
-    `jaxmarl-ppo train --config FILE` takes it.
+    `jaxmarl-ppo train --config FILE` reads it.
 
     Attributes:
         env: name of the environment; `jaxmarl-ppo envs` lists them.
-        preset: a variant of the environment's preset, such as `league`, or `rllib`.
-        format: of the file.
-        env_kwargs: KEY=VALUE, what the environment is made with, beside what the preset says of
-            other keys.
+        preset: variant of the environment's preset, such as `league`, or `rllib`.
+        format: format of the file.
+        env_kwargs: KEY=VALUE, arguments of the environment, in addition to those of the preset.
     """
 
     env: session.Env = None

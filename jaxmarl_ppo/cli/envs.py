@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo envs`: what there is to train on, as a table."""
+"""The `envs` command: a table of the environments that can be trained."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ class EnvsOptions:
     """List the environments that can be trained on by name, or describe one of them.
 
     Attributes:
-        env: name of an environment, to describe it alone.
+        env: name of a single environment to describe.
         json: print JSON instead of a table.
     """
 
@@ -53,18 +53,18 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
         return 0
     session.show(f"more presets: {more_presets()}")
     session.show(
-        f"of every environment: --preset {SLOW_ENV}, which learns from few steps, for environments "
-        f"in Python; --preset {RLLIB}, the defaults of RLlib's PPO"
+        f"presets of every environment: --preset {SLOW_ENV}, which learns from few steps, for "
+        f"environments in Python; --preset {RLLIB}, the defaults of RLlib's PPO"
     )
     session.show(
-        "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, "
-        "jaxmarl, jumanji and pgx, or in Python and slow of gymnasium, openspiel, pettingzoo and "
-        "vmas, such as `pgx --env-kwargs env_id=connect_four`"
+        "wrappers and adapters, by --env-kwargs: grouped (shared rewards); any game of gymnax, "
+        "jaxmarl, jumanji and pgx, such as `pgx --env-kwargs env_id=connect_four`; and, in Python "
+        "and slower, any game of gymnasium, openspiel, pettingzoo and vmas"
     )
     if jaxmarl_envs.installed_names():
         session.show(f"of installed packages: {', '.join(jaxmarl_envs.installed_names())}")
     session.show(
-        "of your own: package.module:Class or path/to/file.py:Class; new-env NAME writes one"
+        "your own: package.module:Class or path/to/file.py:Class; new-env NAME writes a template"
     )
     return 0
 
@@ -79,7 +79,7 @@ def more_presets() -> str:
 
 @dataclass(frozen=True)
 class EnvDescription:
-    """Holds what one line of the table says."""
+    """One row of the table."""
 
     name: str
     agents: tuple[str, ...]
@@ -90,7 +90,7 @@ class EnvDescription:
 
 
 def env_table(described: Sequence[EnvDescription]) -> Table:
-    """Make a table of environments: agents, the sizes of what they see and do, and the preset."""
+    """Make a table of environments: agents, sizes of observations and actions, and presets."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     table.add_column("environment", style="cyan", no_wrap=True)
     for title in ("agents", "observation", "actions", "horizon", "preset"):

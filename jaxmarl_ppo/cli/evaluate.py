@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo evaluate`: how good what a run has learnt is."""
+"""The `evaluate` command: evaluation of a run's policies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,24 +9,25 @@ from jaxmarl_ppo.cli import session
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """Evaluate what a run has learnt, on fresh episodes; of a group of seeds, what each has.
+    """Evaluate a run on fresh episodes, or each seed of a group.
 
     Attributes:
         run_dir: the run's folder, or that of a group of seeds.
-        checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
-            None for what was saved at its end.
-        episodes: how many; None for as many as the environment needs.
-        seed: of the episodes.
-        greedy: take each policy's most probable action instead of drawing one.
-        cross_play: also play all policies, snapshots, random play and the environment's scripted
-            policies against each other; draws the matrix into the run's folder.
-        row_agents: with `--cross-play`, the agents of one side; None for the first agent.
-        env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`; of a
-            run that Python code began, the name of what makes it.
+        checkpoint: checkpoint to use: `newest`, `best` by the run's objective, or the number of an
+            iteration; None for what was saved at the end of the run.
+        episodes: number of episodes; None for as many as the environment needs.
+        seed: seed of the episodes.
+        greedy: play each policy's most likely action, instead of sampling.
+        cross_play: also evaluate cross-play: all policies, snapshots, random play and the
+            environment's scripted policies play against each other. The matrix is drawn into the
+            run's folder.
+        row_agents: agents of one side, with `--cross-play`; None for the first agent.
+        env: name of the run's environment, if it is code of your own, as in training:
+            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
+            Python, the name of what makes the environment.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        record: a new `.npz` file for the episodes, step by step: what agents saw, did and earned.
+        record: new `.npz` file for the episodes, step by step: observations, actions and rewards.
         json: print one JSON object instead of a table.
     """
 

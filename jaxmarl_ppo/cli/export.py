@@ -15,24 +15,24 @@ Platform = Literal["cpu", "cuda", "rocm", "tpu"]
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Write a policy into one file that acts without its run; it is checked against the original.
+    """Export a policy to one file that acts without its run, checked against the original.
 
     Attributes:
         run_dir: the run's folder.
-        checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
-            None for what was saved at its end.
-        policy: name of the policy, such as `bob`, or `past@it150` for a snapshot; None where there
-            is only one, or only one that plays `agent`.
-        agent: the agent that it is to play; None for all that it can play.
-        env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`; of a
-            run that Python code began, the name of what makes it.
+        checkpoint: checkpoint to use: `newest`, `best` by the run's objective, or the number of an
+            iteration; None for what was saved at the end of the run.
+        policy: name of the policy, such as `bob`, or `past@it150` for a snapshot; None if there is
+            only one, or only one that controls `agent`.
+        agent: agent that the policy is to control; None for all that it can control.
+        env: name of the run's environment, if it is code of your own, as in training:
+            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
+            Python, the name of what makes the environment.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        format: `jax` for JAX alone, or `onnx` for ONNX Runtime and others, without JAX (extra
-            `onnx`).
-        out: a new file; None for `<policy>.jaxexport` or `<policy>.onnx`.
-        platforms: that it is to run on; has no effect on ONNX.
+        format: format of the file: `jax` for JAX alone, or `onnx` for ONNX Runtime and others,
+            without JAX (extra `onnx`).
+        out: new file; None for `<policy>.jaxexport` or `<policy>.onnx`.
+        platforms: platforms that the file is to run on; has no effect on ONNX.
     """
 
     run_dir: session.RunDir = None
@@ -105,7 +105,7 @@ def _export_onnx(policy: "Policy", path: Path) -> None:
         f"policy {policy.signature.policy}, which plays {', '.join(policy.agents)}; checked on "
         f"{check.num_rows:,} random inputs: it acts as before"
     )
-    ties = f"; ties decided otherwise: {check.num_ties}" if check.num_ties else ""
+    ties = f"; ties decided differently: {check.num_ties}" if check.num_ties else ""
     session.show(f"greatest differences: {greatest}{ties}")
     session.show(f"saved in {path} ({path.stat().st_size / 1000:,.0f} kB)")
     session.show(f"next, in Python: onnxruntime.InferenceSession({str(path)!r})")

@@ -51,7 +51,7 @@ OPTIONS = {
     "--out-dir": "the folder of the run is --run-dir",
     "--save-path": "the folder of the run is --run-dir",
     "--logdir": "the folder of the run is --run-dir",
-    "--verbose": "progress is shown unless --no-progress or --quiet says otherwise",
+    "--verbose": "progress is shown unless --no-progress or --quiet is given",
     "--version": "jaxmarl-ppo --version prints the version",
 }
 COMMANDS = {

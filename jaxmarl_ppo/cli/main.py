@@ -24,21 +24,21 @@ commands:
   train ENV          train on an environment
   resume RUN_DIR     resume a run from its newest checkpoint
   sweep SPACE        search for the configuration that reaches an objective best
-  evaluate RUN_DIR   evaluate what a run has learnt
-  report RUN_DIR ... write an HTML report of runs, or serve it while they go on
-  watch RUN_DIR      write a page on which episodes of a run are watched
+  evaluate RUN_DIR   evaluate a run's policies on fresh episodes
+  report RUN_DIR ... write an HTML report of runs, or serve it while they train
+  watch RUN_DIR      write a page that plays a run's episodes step by step
   play RUN_DIR       open a page on which you play against a run's policies
-  runs [DIR]         list runs, or remove what is no longer needed of them
-  export RUN_DIR     write a policy into a file that acts with JAX alone
-  config ENV         print an environment's preset as a file to go on from
+  runs [DIR]         list runs, or remove what they no longer need
+  export RUN_DIR     write a policy into a file that acts without its run
+  config ENV         print an environment's preset as a configuration file
   envs [ENV]         list the environments, or describe one
-  new-env NAME       write an environment of your own to begin with
-  check-env ENV      look for what is wrong with an environment
-  bench              measure how fast training is here
+  new-env NAME       write a template for an environment of your own
+  check-env ENV      check that an environment keeps the contract
+  bench              measure the speed of training on this machine
   completion SHELL   print a script that completes commands and options
 
 Options of a command: jaxmarl-ppo COMMAND --help.
-ENV is a name, or of your own: package.module:Class or path/to/file.py:Class.
+ENV is a name, or your own code: package.module:Class or path/to/file.py:Class.
 Set JAXMARL_PPO_TRACEBACK=1 to see where an error comes from.
 """
 

@@ -21,13 +21,13 @@ TEMPLATES = {f"{MODULE}.py": "my_env.py.txt", f"test_{MODULE}.py": "test_my_env.
 
 @dataclass(frozen=True)
 class NewEnvOptions:
-    """Write a small environment of your own, a game of two players in turn, and its test.
+    """Write a template of an environment, a game of two players in turn, and its test.
 
-    It can be trained on as it is; its comments say what an environment must keep to.
+    It can be trained as it is; its comments state the contract of an environment.
 
     Attributes:
-        name: of the new module, such as `tag_game`; its class is then `TagGame`.
-        dir: the folder to write into.
+        name: name of the new module, such as `tag_game`; its class is then `TagGame`.
+        dir: folder to write into.
     """
 
     name: Annotated[str | None, Operand("NAME")] = None

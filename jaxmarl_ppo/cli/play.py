@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo play`: a page on which people play against what was trained."""
+"""The `play` command: a page on which you play against a run's policies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """Open a page on this machine on which a person plays against what a run has learnt.
+    """Open a page on this machine on which you play against a run's policies.
 
     Attributes:
         run_dir: the run's folder.
-        checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
-            None for what was saved at its end.
-        opponent: who plays the sides that no person holds: a policy or a snapshot of the run,
-            `random`, or a scripted policy of the environment; None for whoever plays in training.
-        greedy: policies take their most probable action instead of drawing one.
-        seed: of the games.
-        port: of this machine that the page is served on; 0 for any that is free.
-        export: instead of serving it, write a page that needs no server into this file.
-        env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`; of a
-            run that Python code began, the name of what makes it.
+        checkpoint: checkpoint to use: `newest`, `best` by the run's objective, or the number of an
+            iteration; None for what was saved at the end of the run.
+        opponent: player of the sides that no person controls: a policy or a snapshot of the run,
+            `random`, or a scripted policy of the environment; None for the policies of training.
+        greedy: play each policy's most likely action, instead of sampling.
+        seed: seed of the games.
+        port: port of the server on this machine; 0 for any that is free.
+        export: file for a page that needs no server, instead of serving one.
+        env: name of the run's environment, if it is code of your own, as in training:
+            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
+            Python, the name of what makes the environment.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
     """

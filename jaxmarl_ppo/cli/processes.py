@@ -35,18 +35,19 @@ class JobOptions:
     """Options of commands that several processes can run together.
 
     Attributes:
-        processes: start so many processes on this machine, which share its cores and train the run
-            together.
-        distributed: join a job of several processes, started alike on all its machines. Under
-            SLURM, Open MPI and Kubernetes the next three are found.
-        coordinator: HOST:PORT at which the first process of the job is to be found.
-        num_processes: processes of the job.
-        process_id: which of them this is, from 0.
+        processes: start this many processes on this machine, which share its cores and train the
+            run together.
+        distributed: join a job of several processes that were started alike on all machines. Under
+            SLURM, Open MPI and Kubernetes, the next three options are detected.
+        coordinator: HOST:PORT of the first process of the job.
+        num_processes: number of processes of the job.
+        process_id: index of this process, from 0.
         ray: address of a Ray cluster that places and watches the processes: `auto` for the cluster
-            of this machine, HOST:PORT, ray://HOST:PORT.
-        num_hosts: processes on it, each on a host of its own with all of its devices.
-        max_failures: how often they go on from the newest checkpoint after one is lost; None for
-            three times.
+            of this machine, HOST:PORT, or ray://HOST:PORT.
+        num_hosts: number of processes on the cluster, each on a host of its own with all of its
+            devices.
+        max_failures: number of times that the processes resume from the newest checkpoint after one
+            is lost; None for three.
     """
 
     processes: int | None = None

@@ -14,27 +14,29 @@ RunDirs = Annotated[tuple[Path, ...], Operand("RUN_DIR")]
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Write the results of a run as a page, a comparison of several, or their curves as files.
+    """Write a run's results or a comparison of several as a page, or their curves as files.
 
     Attributes:
-        run_dirs: the folders of the runs; of a group of seeds that of the group, or of members.
+        run_dirs: folders of the runs; for a group of seeds that of the group, or those of its
+            members.
         plays: evaluate a single run, and show episodes of it.
-        seed: of evaluation and episodes.
-        env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`; of a
-            run that Python code began, the name of what makes it.
+        seed: seed of the evaluation and the episodes.
+        env: name of the run's environment, if it is code of your own, as in training:
+            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
+            Python, the name of what makes the environment.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        out: the page; None for `report.html` in a single run's folder, or in the present one.
-        csv: write the curves into this file instead of a page (beside it with `--out`), a row for
-            each logged number: `run,seed,env_steps,metric,value`.
-        summary: write mean, interquartile mean and its 95 % interval over a group's seeds into this
-            file, likewise: `run,env_steps,metric,seeds,mean,iqm,ci95_low,ci95_high`.
-        picture: draw the returns of one run or group into this file, likewise: `.pdf`, `.svg` or
+        out: file of the page; None for `report.html` in a single run's folder, or in the current
+            folder.
+        csv: file for the curves, instead of a page (with `--out`, in addition to it), with one row
+            per logged value: `run,seed,env_steps,metric,value`.
+        summary: file for statistics over the seeds of a group, likewise: mean, interquartile mean
+            and its 95 % interval, as `run,env_steps,metric,seeds,mean,iqm,ci95_low,ci95_high`.
+        picture: file for a picture of the returns of a run or group, likewise: `.pdf`, `.svg` or
             `.png`.
-        live: instead of writing it, serve the page on this machine, and read the runs' logs anew
+        live: serve the page on this machine, instead of writing it, and read the runs' logs again
             every few seconds.
-        port: with `--live`, of this machine; 0 for any that is free.
+        port: port of the server on this machine, with `--live`; 0 for any that is free.
     """
 
     run_dirs: RunDirs = ()

@@ -25,24 +25,25 @@ _SHOWN = ("env", "allow_import", "log", "progress", "quiet", "plays")
 class ResumeOptions:
     """Resume a run from its newest checkpoint, as if it had never stopped.
 
-    Another length, `--total-env-steps`, stretches schedules over the whole run to it. Another
-    number of devices is another random draw from there on.
+    A different length, `--total-env-steps`, stretches schedules that span the whole run. With a
+    different number of devices, random numbers differ from then on.
 
     Attributes:
-        run_dir: the run's folder, in which it also goes on.
-        env: of one's own, as it was named for `train`; None for a registered environment.
+        run_dir: the run's folder, in which the run continues.
+        env: name of the environment as it was given to `train`, if it is code of your own; None for
+            a registered environment.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        log: as for `train`; a service that logged the run before goes on where it was.
+        log: as for `train`; a service that has logged the run continues its entry.
         progress: show progress.
         quiet: as for `train`.
         keep_cores_awake: as for `train`.
         check_env: as for `train`.
-        job: several processes that train the run together. With another number of them random
-            numbers are others from here on, unless the number of devices stays the same.
+        job: several processes that train the run together. With a different number of devices,
+            random numbers differ from then on.
         plays: as for `train`.
-        without_callbacks: go on without the callbacks that changed numbers of the run from Python,
-            which stay as they are.
+        without_callbacks: resume without the callbacks that changed parameters of the run from
+            Python; these keep their newest values.
     """
 
     run_dir: session.RunDir = None

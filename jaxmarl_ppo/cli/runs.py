@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo runs`: the runs in a folder, and what is no longer needed of them."""
+"""The `runs` command: list the runs in a folder, and prune them."""
 
 import contextlib
 import signal
@@ -27,19 +27,19 @@ Sort = Literal["age", "name", "env", "state", "steps", "size"]
 
 @dataclass(frozen=True)
 class RunsOptions:
-    """List the runs in a folder and below, or remove what is no longer needed of them.
+    """List the runs in a folder and below, or remove what they no longer need.
 
     A group of seeds, a population and a search are one row each. Links are not followed.
 
     Attributes:
-        folder: where runs are; None for `runs`.
-        sort: by `age`, `name`, `env`, `state`, `steps` or `size`. The newest are first, and those
-            with most steps or the greatest size.
+        folder: folder of the runs; None for `runs`.
+        sort: order of the rows: `age`, `name`, `env`, `state`, `steps` or `size`. The newest come
+            first, or those with the most steps or the greatest size.
         json: print JSON instead of a table.
         prune: remove old checkpoints and failed starts, which are runs that failed without a
             checkpoint. The newest checkpoint, the best one, those that other listed runs start
-            from, and runs in which a process trains stay. Lists what would go, and asks.
-        yes: with `--prune`, do not ask.
+            from, and runs in which a process trains stay. Lists what it would remove, and asks.
+        yes: do not ask, with `--prune`.
     """
 
     folder: Annotated[Path | None, Operand("DIR")] = None

@@ -36,17 +36,17 @@ class SweepOptions:
 
     Attributes:
         space: a file (.toml, .yaml, .json) that describes a run as for `train --config`, and in the
-            tables `space` and `search` what is searched and how. Or the folder of a search, to go
-            on with it.
-        run_dir: the folder of the search. If it is there already, the search goes on; several
-            processes may run the same search at once. None for `runs/<env>-search-<time>`.
-        env: of one's own, where the file names one: its name once more.
+            tables `space` and `search` what is searched and how. Or the folder of a search, to
+            resume it.
+        run_dir: folder of the search. If it exists, the search is resumed; several processes may
+            run the same search at once. None for `runs/<env>-search-<time>`.
+        env: name of the environment as it stands in the file, if it is code of your own.
         allow_import: further code of your own that the file's environment imports by name; may be
             given more than once.
-        ray: address of a Ray cluster, whose workers then train the trials, so many runs side by
-            side on each: `auto` for the cluster of this machine, HOST:PORT, ray://HOST:PORT.
-        cpus_per_worker: CPUs of each worker of a cluster without GPUs; None for a worker on each
-            node with all of its CPUs. With GPUs there is a worker for each.
+        ray: address of a Ray cluster, each of whose workers trains `num_members` runs side by side:
+            `auto` for the cluster of this machine, HOST:PORT, or ray://HOST:PORT.
+        cpus_per_worker: CPUs of each worker of a cluster without GPUs; None for one worker on each
+            node, with all of its CPUs. With GPUs there is one worker for each.
         progress: show progress.
         quiet: print nothing but warnings and errors.
         check_env: as for `train`.

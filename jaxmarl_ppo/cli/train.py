@@ -28,10 +28,10 @@ _SHOWN = ("config", "preset", "run_dir", "log", "progress", "quiet", "dry_run")
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Train policies on an environment and keep a record in a folder.
+    """Train policies on an environment, and record the run in a folder.
 
-    The defaults are those of the environment's preset, if it has one, and of the file that
-    `--config` names; name both to see them. Beside the options below, every value of the
+    Defaults are those of the environment's preset, if it has one, and of the file that `--config`
+    names; give both with `--help` to see them. Besides the options below, every value of the
     configuration is an option under its full path, such as `--policies.alice.ppo.gamma 0.9`.
 
     A value is a number (`1M` and `5e6` too), a word, `true` or `false`, `none`, or a list or table
@@ -39,26 +39,26 @@ class TrainOptions:
     step) or `'[[0, 1e-3], [1e6, 0]]'` (points joined by lines).
 
     Attributes:
-        env: name of the environment, `jaxmarl-ppo envs` lists them; or one of your own:
+        env: name of the environment, `jaxmarl-ppo envs` lists them; or code of your own:
             `package.module:Class` or `path/to/file.py:Class`, a class or a function that makes it.
             Or a file as for `--config`.
-        config: file of values (.toml, .yaml, .json), which options override, as `jaxmarl-ppo config
-            ENV` prints one; or the config.json of a run, which is repeated.
+        config: configuration file (.toml, .yaml, .json), such as `jaxmarl-ppo config ENV` prints;
+            options override it. Or the config.json of a run, which is then repeated.
         preset: variant of the environment's preset, such as `league`; or `slow_env`, which learns
             from few steps, for environments in Python; or `rllib`, the defaults of RLlib's PPO.
-        run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
+        run_dir: new folder for the run; None for `runs/<env>-<network>-seed<seed>-<time>`.
         allow_import: code that the file names and that may be imported; may be given more than
-            once. What the command line itself names may be in any case.
-        log: `wandb` or `mlflow`, besides TensorBoard; may be given more than once. Their own
-            variables say where to, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`.
+            once. Code that the command line itself names may always be imported.
+        log: `wandb` or `mlflow`, in addition to TensorBoard; may be given more than once. Their own
+            environment variables, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`, say where to.
         progress: show progress.
-        quiet: print nothing but warnings and errors.
-        dry_run: check everything, train nothing: print what would be trained.
-        keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
-            by processes of the lowest priority; on virtual machines a quarter more speed.
-        check_env: look for what is wrong with the environment before anything is compiled.
-        plays: whether a run that came to its end is evaluated, and episodes of it are shown, in
-            `report.html`; None for where the environment is compiled.
+        quiet: print only warnings and errors.
+        dry_run: check everything, train nothing, and print what would be trained.
+        keep_cores_awake: keep CPU cores from falling asleep during short waits, with processes of
+            the lowest priority; on some virtual machines training is a quarter faster.
+        check_env: check the environment for errors before anything is compiled.
+        plays: evaluate a run that has reached its end, and show episodes of it in `report.html`;
+            None to do so if the environment is compiled.
         job: several processes that train the run together.
     """
 

@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo watch`: a page on which a run's policies are watched."""
+"""The `watch` command: a page that plays a run's episodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from jaxmarl_ppo.cli import session
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Write a page on which what a run has learnt is watched, step by step.
+    """Write a page that plays a run's episodes step by step.
 
     Attributes:
         run_dir: the run's folder.
-        checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
-            None for what was saved at its end.
-        episodes: how many are on the page, the most interesting of eight times as many.
-        seed: of the episodes.
-        greedy: take each policy's most probable action instead of drawing one.
-        opponent: who plays all agents but one, in turn: a policy or a snapshot of the run,
-            `random`, or a scripted policy of the environment; None for whoever plays in training,
-            with `random` in half of the episodes of a zero-sum game of turns for two trained
-            players.
-        env: where the run's environment is code of your own, its name once more, as it was trained:
-            `package.module:Class` or `path/to/file.py:Class`; of a
-            run that Python code began, the name of what makes it.
+        checkpoint: checkpoint to use: `newest`, `best` by the run's objective, or the number of an
+            iteration; None for what was saved at the end of the run.
+        episodes: number of episodes on the page, the most interesting of eight times as many.
+        seed: seed of the episodes.
+        greedy: play each policy's most likely action, instead of sampling.
+        opponent: player that controls all agents but one, in turn: a policy or a snapshot of the
+            run, `random`, or a scripted policy of the environment; None for the policies of
+            training, with `random` in half of the episodes of a turn-based zero-sum game of two
+            trained players.
+        env: name of the run's environment, if it is code of your own, as in training:
+            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
+            Python, the name of what makes the environment.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        out: the file; None for `watch.html` in the run's folder.
-        gif: also write the first of the episodes as an animation into this file.
-        svg: also write its pictures into this new folder.
+        out: file of the page; None for `watch.html` in the run's folder.
+        gif: file for an animation of the first episode.
+        svg: new folder for pictures of the first episode.
     """
 
     run_dir: session.RunDir = None

@@ -1,4 +1,4 @@
-"""Conditions on numbers of a run's log, such as `shared.return_mean > 20`."""
+"""Conditions on metrics of a run, such as `shared.return_mean > 20`."""
 
 import operator
 import re
@@ -19,12 +19,12 @@ _CONDITION = re.compile(r"\s*(?P<name>\S[^<>=]*?)\s*(?P<relation>[<>]=?)\s*(?P<n
 
 @dataclass(frozen=True)
 class Condition:
-    """A number of the log that is to be above or below another one.
+    """A comparison of a metric with a number.
 
     Attributes:
-        name: of the number, as it was written.
+        name: name of the metric, as it was written.
         relation: `>`, `>=`, `<` or `<=`.
-        bound: what it is compared with.
+        bound: number that the metric is compared with.
     """
 
     name: str
@@ -57,7 +57,7 @@ def parse_condition(text: str, name: str = "a condition") -> Condition:
     if found is None or not abs(bound) <= MAX_FLOAT:
         raise refusal(
             name,
-            f"a number of the log, one of {', '.join(_RELATIONS)}, and a finite number, such as "
+            f"the name of a metric, one of {', '.join(_RELATIONS)}, and a finite number, such as "
             "'shared.return_mean > 20'",
             text,
         )

@@ -1,4 +1,4 @@
-"""Curricula: stages of training, each with numbers of its own, and what ends them."""
+"""Curricula: stages of training with values of their own, and the conditions that end them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,19 +49,19 @@ def _check_values(name: str, values: Any) -> dict[str, Number]:
 class Stage:
     """A stage of a curriculum.
 
-    Conditions are on numbers of the log, such as `"agent_0.return_mean > 0.9"`, or of evaluations,
-    such as `"evaluation/all/return_mean > 0.9"`, and are checked whenever there is a new one. An
-    entry counts if all of its steps are in the stage.
+    Conditions compare metrics from the log, such as `"agent_0.return_mean > 0.9"`, or from
+    evaluations, such as `"evaluation/all/return_mean > 0.9"`. They are checked at every new entry
+    or evaluation. An entry counts if all of its steps are in the stage.
 
     Attributes:
-        values: numbers that hold during this stage, by path: parameters of the environment
-            (`env.params.NAME`) and hyper-parameters (`default_ppo.NAME`, or
-            `policies.POLICY.ppo.NAME`). All others are as configured.
-        advance_when: begin the next stage when this condition holds.
-        return_when: begin the previous stage again when this condition holds.
+        values: values during this stage, by path: parameters of the environment (`env.params.NAME`)
+            and hyper-parameters (`default_ppo.NAME`, or `policies.POLICY.ppo.NAME`). All others
+            have their configured values.
+        advance_when: condition that begins the next stage.
+        return_when: condition that returns to the previous stage.
         min_env_steps: environment steps before a condition can end the stage.
         max_env_steps: environment steps after which the next stage begins in any case, at the next
-            entry or evaluation; None for no limit.
+            log entry or evaluation; None for no limit.
     """
 
     values: Annotated[Mapping[str, Number], _check_values]

@@ -111,9 +111,9 @@ class Ensemble:
     """`size` policies for every agent, named `<agent>_0`, `<agent>_1`, ...
 
     Attributes:
-        size: members.
-        weights: of the members, which need not add up to 1; None for equal ones.
-        joint: whether all agents draw the same member number, instead of one each.
+        size: number of policies for each agent.
+        weights: weights of the draw, which need not add up to 1; None for equal ones.
+        joint: whether all agents of an episode draw the same index, instead of one each.
     """
 
     size: Count
@@ -130,14 +130,14 @@ class Ensemble:
 
 @dataclass(frozen=True)
 class Matchups:
-    """Whole tables from agent to policy, one of which is drawn for an episode.
+    """Tables from agent to policy, one of which is drawn for all agents of an episode.
 
-    An agent that is reborn draws among the tables that agree with what the others hold; where none
-    does, among all of them.
+    An agent that is reborn draws among the tables that contain the current policies of the other
+    slots, or among all tables if there is none.
 
     Attributes:
-        tables: each from agent (or pattern, such as `car_*`) to policy.
-        weights: of the tables, which need not add up to 1; None for equal ones.
+        tables: tables, each from agent (or a pattern such as `car_*`) to policy.
+        weights: weights of the tables, which need not add up to 1; None for equal ones.
     """
 
     tables: Annotated[tuple[Mapping[str, str], ...], _check_tables]
@@ -153,14 +153,15 @@ class Matchups:
 
 @dataclass(frozen=True)
 class MappingFunction:
-    """A mapping of the user's own.
+    """A mapping by a function of the user's own.
 
     Attributes:
-        function: pure, `(key, Draw) -> [A]` indices into `policies`; only the slots that a draw
-            needs are read.
+        function: pure function `(key, Draw) -> [A]` that returns indices into `policies`; only
+            those of slots that need a draw are read.
         policies: names of all policies.
-        candidates: by agent (or pattern), which of them the function may give it; None for all.
-            Networks are sized by the agents that they can meet, so a shorter list can be smaller.
+        candidates: by agent (or pattern), the policies that the function may choose for it; None
+            for all. Networks are sized for the agents that they may control, so a shorter list can
+            make them smaller.
     """
 
     function: Annotated[DrawFn, _check_function]

@@ -63,26 +63,27 @@ def _check_rivals(name: str, value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PbtConfig:
-    """Population-based training of the members of a group (Jaderberg et al. 2017).
+    """Population-based training of the replicas of a group (Jaderberg et al. 2017).
 
     `TrainConfig.num_seeds` sets the number of members, which are compared by the objective.
 
     Attributes:
-        space: numbers that members differ in, `Range` or `Choices` by their paths, such as
-            `default_ppo.learning_rate` and `policies.NAME.ppo.gamma`; members begin with random
-            ones.
-        every_env_steps: environment steps of a member from one comparison to the next, rounded up
-            to whole iterations and then a multiple of the interval at which the objective is
-            measured; None to compare at every evaluation, or at every entry of the log, whichever
-            the objective is of.
-        fraction: of all members, those that do worst and are replaced by copies of as many that do
-            best, one at least; 0 for none, which is a random search to compare with.
-        perturb: a copy's numbers are multiplied or divided by this, or, where a range is not
-            `log`, moved up or down by so much more than 1 of its width; a choice becomes the one
-            beside it.
-        resample_probability: that a copy's number is drawn anew instead.
-        rivals: agents in whose seats members meet the policies of all other members, and their own,
-            whenever they are evaluated; the objective's measure is then one of
+        space: hyper-parameters that differ between replicas, as `Range` or `Choices` by path, such
+            as `default_ppo.learning_rate` and `policies.NAME.ppo.gamma`. Replicas start with values
+            drawn from them.
+        every_env_steps: environment steps of a replica between comparisons, rounded up to whole
+            iterations and then to a multiple of the interval at which the objective is measured;
+            None to compare whenever it is measured: at every evaluation, or at every entry of the
+            log.
+        fraction: share of the replicas that are replaced at a comparison: the worst become copies
+            of as many of the best, at least one. 0 replaces none, which is a random search to
+            compare with.
+        perturb: factor by which a copy's hyper-parameters are multiplied or divided. On a range
+            that is not `log` they move by `perturb - 1` times its width instead, and a choice
+            becomes the next or the previous one.
+        resample_probability: probability that a copy's hyper-parameter is drawn anew instead.
+        rivals: agents that are controlled, in a replica's evaluation, by the policies of every
+            replica in turn, its own included. The objective's measure must then be one of
             `evaluation/rivals/mean`, `evaluation/rivals/least` and `evaluation/rivals/greatest`.
     """
 

@@ -26,7 +26,7 @@ from jaxmarl_ppo.types import PyTree
 
 OpponentDraw = Literal["uniform", "latest", "prioritised"]
 RANDOM = "random"
-# Of pools that do not lie on the device as a whole, unless they say otherwise.
+# Defaults for pools of which only a part is on the device.
 EXCHANGES_PER_SNAPSHOT = 8
 EXCHANGE_EVERY = 10
 # Of one environment: `(state, obs, params, key)` to an action for every slot, as the environment
@@ -50,35 +50,38 @@ def _check_script(name: str, script: Any) -> Any:
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """A policy that is a network: how it looks at the world and how it is trained.
+    """Configuration of a policy that is a network: inputs, network and training.
 
     Attributes:
-        network: kind of network by its name in `NETWORKS` of `networks/actor_critic.py`, such as
-            `"mlp"` and `"lstm"`; a module of that file with its own sizes; or any flax module that
-            is called like them.
-        continuous: how numbers between bounds are distributed: `"squashed"`, a Gaussian mapped
-            between the bounds by tanh; `"beta"`, a Beta distribution (Chou et al. 2017); or
-            `"clipped"`, a Gaussian whose draws are clipped to the bounds, as other libraries have
-            it, whose logged entropy is that before clipping. None for `"squashed"`.
+        network: kind of network: a name in `NETWORKS` of `networks/actor_critic.py`, such as
+            `"mlp"` and `"lstm"`; a module of that file with sizes of its own; or any flax module
+            with the same call.
+        continuous: distribution of continuous actions (numbers between bounds): `"squashed"`, a
+            Gaussian mapped between the bounds by tanh; `"beta"`, a Beta distribution (Chou et al.
+            2017); or `"clipped"`, a Gaussian whose draws are clipped to the bounds, as in other
+            libraries, and whose logged entropy is that before clipping. None for `"squashed"`.
         prev_action: append the agent's previous action to its features.
-        prev_reward: append what the agent earned since its previous action.
-        append_agent_id: append the slot's one-hot, so that a shared policy can tell agents apart.
-        normalise_observations: by running mean and variance of the policy's own decisions.
-        normalise_rewards: by the running standard deviation of the discounted return, clipped to
-            +-10.
-        central_critic: the critic also sees what all agents see, or the `state` of the observation
-            if the environment offers one (MAPPO, Yu et al. 2022); needs a separate critic. The
-            actor does not.
+        prev_reward: append the reward that the agent received since its previous action.
+        append_agent_id: append a one-hot vector of the slot, so that a shared policy can tell
+            agents apart.
+        normalise_observations: standardise observations by their running mean and variance over the
+            policy's own transitions.
+        normalise_rewards: divide rewards by the running standard deviation of the discounted
+            return, and clip them to +-10.
+        central_critic: centralised critic: the critic also observes the features of all agents, or
+            the `state` of the observation if the environment provides one (MAPPO, Yu et al. 2022).
+            Requires a separate critic. The actor observes its own features only.
         ppo: the policy's own hyper-parameters; None for those of the run.
-        imitate: play to learn from besides rewards: the name of one of the environment's
-            `baselines`, or a function as in `Scripted`. In every situation of the policy's own play
-            it is asked what it would do there, and the loss gets a term
-            `-imitate_coef log pi(that)`; nothing where it names no legal action.
-        imitate_coef: weight of that term; a schedule like `learning_rate`; to be given exactly with
-            `imitate`. `Linear(1.0, 0.0)` begins as imitation and ends as plain PPO.
-        trainable: False for a policy that keeps the parameters it starts with.
-        load: start from a finished run, `RUN_DIR:POLICY`, or `RUN_DIR` for its policy of the same
-            name; None for fresh parameters.
+        imitate: expert to imitate in addition to learning from rewards (DAgger): the name of one of
+            the environment's `baselines`, or a function as in `Scripted`. It labels the states that
+            the policy visits, and the loss gets the term `-imitate_coef log pi(expert's action)`,
+            which is 0 where the expert's action is not legal.
+        imitate_coef: weight of the imitation term; or a schedule; required with `imitate`, and an
+            error without it. With `Linear(1.0, 0.0)` the run begins as imitation and ends as plain
+            PPO.
+        trainable: whether the policy is trained; False freezes its parameters.
+        load: finished run to start from: `RUN_DIR:POLICY`, or `RUN_DIR` for its policy of the same
+            name; None for new parameters.
     """
 
     network: Annotated[str | nn.Module, check_network] = "mlp"
@@ -129,34 +132,34 @@ class PolicySpec:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """A policy that is a pool of frozen snapshots of another one.
+    """Configuration of a pool of frozen snapshots of another policy.
 
-    It starts with one entry, the parameters that its origin starts from. Once the pool is full the
-    oldest entry makes way; one that a running life plays is not drawn any more, and replaced when
-    that life has ended.
+    The pool starts with one snapshot, the initial parameters of its origin. A full pool replaces
+    its oldest snapshot. If that one controls an agent, it is no longer drawn, and is replaced when
+    the agent's life has ended.
 
-    With `on_device` all snapshots are files in the run's folder, and so many of them play. In turn
-    each of those makes way, either for a new snapshot or for one that is drawn among all others by
-    `draw`; among those that play opponents are drawn evenly. This is `Trainer`'s work: compiled
-    functions by themselves have the pool of those on the device.
+    With `on_device`, all snapshots are files in the run's folder, and only that many of them play.
+    These are exchanged in turn, either for a new snapshot or for one that `draw` chooses among all
+    others; opponents are drawn uniformly among those that play. `Trainer` does this: the compiled
+    functions themselves only know the snapshots on the device.
 
     Attributes:
-        of: the policy that snapshots are taken of.
-        size: entries that the pool can hold, at least 2: one plays while another is replaced. None
-            for no bound, with `on_device`.
-        add_every: iterations from one snapshot to the next; None to go by `add_at_win_rate`.
-        add_at_win_rate: take one when the policy's score (a win counts 1, a draw 1/2) against all
-            snapshots of the run, since the last was taken and over at least 100 games, reaches
-            this.
-        draw: `"uniform"`, `"latest"`, or `"prioritised"`: the more often an entry beats the
-            opponents that it is drawn against, the more often it is drawn (prioritised fictitious
-            self-play, Vinyals et al. 2019).
+        of: name of the policy that snapshots are taken of, the origin.
+        size: number of snapshots that the pool can hold, at least 2: one plays while another is
+            replaced. None for no limit, which requires `on_device`.
+        add_every: iterations between snapshots; None to add them by `add_at_win_rate`.
+        add_at_win_rate: add a snapshot when the origin's score (a win counts 1, a draw 1/2) reaches
+            this value, against all snapshots of the run, since the last one was added and over at
+            least 100 games.
+        draw: how a snapshot is drawn: `"uniform"`, `"latest"`, or `"prioritised"`, which draws a
+            snapshot more often the more often it beats the opponents that it meets (prioritised
+            fictitious self-play, Vinyals et al. 2019).
         priority: exponent of the priority.
-        on_device: how many of the entries lie on the device at a time, at least 2; None for all.
-        exchange_every: iterations from one exchange of an entry on the device to the next, with
-            `on_device`; at most half of `add_every`, so that there are more exchanges than new
-            snapshots. None for an eighth of `add_every`, or 10 with `add_at_win_rate`, by which
-            snapshots are then at least twice that far apart.
+        on_device: number of snapshots that are on the device at a time, at least 2; None for all.
+        exchange_every: iterations between exchanges of a snapshot on the device, with `on_device`;
+            at most half of `add_every`, so that there are more exchanges than new snapshots. None
+            for an eighth of `add_every`, or for 10 with `add_at_win_rate`, where snapshots are then
+            at least twice that far apart.
     """
 
     of: PolicyName
@@ -235,13 +238,13 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Scripted:
-    """A policy that is not learnt.
+    """Configuration of a scripted policy, which is not trained.
 
     Attributes:
-        script: `"random"` (uniform over the legal actions, or within the bounds), the name of one
+        script: `"random"` (uniform over the legal actions, or between the bounds), the name of one
             of the environment's `baselines`, or a pure function `(state, obs, params, key)` of one
-            environment that returns an action for every slot; only those of the slots that it
-            plays are used.
+            environment that returns an action for every slot. Only the actions of slots that the
+            policy controls are used.
     """
 
     script: Annotated[str | ScriptFn, _check_script]

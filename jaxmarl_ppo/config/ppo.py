@@ -51,45 +51,53 @@ def _check_optimiser(name: str, value: Any) -> str | Callable[..., Any]:
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Hyper-parameters of one policy's updates.
+    """Hyper-parameters of a policy's updates.
 
     Attributes:
-        learning_rate: learning rate of the optimiser; a constant, `Linear(start, end)` or
-            `((step, value), ...)`.
-        num_epochs: passes over a rollout's decisions.
-        num_minibatches: optimiser steps per pass.
-        gamma: discount factor, per decision or per environment step (`discount_by`); or a schedule.
-        gae_lambda: decay of the advantage trace per decision; or a schedule.
-        clip_eps: the ratio is clipped to `1 +- clip_eps`; or a schedule.
-        value_clip: `"off"`; `"ppo2"`, keep the value within `value_clip_eps` of the old one;
-            `"squared_error"`, cap the squared error at `value_clip_eps`.
-        value_clip_eps: see `value_clip`; to be given exactly if that is not `"off"`.
+        learning_rate: learning rate of the optimiser; a constant, `Linear(start, end)` or `((step,
+            value), ...)`.
+        num_epochs: passes over the transitions of a rollout.
+        num_minibatches: minibatches per pass, one optimiser step each.
+        gamma: discount factor, per transition or per environment step (`discount_by`); or a
+            schedule.
+        gae_lambda: GAE lambda (generalised advantage estimation), per transition; or a schedule.
+        clip_eps: clipping range: the probability ratio is clipped to `1 +- clip_eps`; or a
+            schedule.
+        value_clip: clipping of the value loss: `"off"`; `"ppo2"`, which keeps the value within
+            `value_clip_eps` of the old one; or `"squared_error"`, which caps the squared error at
+            `value_clip_eps`.
+        value_clip_eps: range of `value_clip`; required unless that is `"off"`, and an error
+            otherwise.
         value_coef: weight of the value loss (half the squared error); or a schedule.
-        entropy_coef: weight of the entropy bonus; a schedule like `learning_rate`.
-        max_grad_norm: global norm at which gradients are clipped, or None.
-        kl_control: `"off"`; `"early_stop"`, a policy's steps of an iteration end when a minibatch's
-            KL divergence exceeds 1.5 `target_kl`; `"penalty"`, a KL term whose weight adapts
-            towards `target_kl`.
-        target_kl: see `kl_control`; to be given exactly if that is not `"off"`.
-        initial_kl_coef: first weight of the KL penalty.
-        magnet: `"off"`; `"average"`, a term `magnet_coef` KL(policy || magnet), exact over all
-            actions, draws the policy towards the average of its own weights over the iterations so
-            far (magnetic mirror descent, Sokota et al. 2023). A network with memory is asked from
-            the memory that the policy had. To draw it towards uniform play raise `entropy_coef`:
-            KL(policy || uniform) is the entropy but for its sign and a constant.
-        magnet_coef: weight of that term; a schedule like `learning_rate`; to be given exactly if
-            `magnet` is not `"off"`.
-        magnet_rate: weight of the newest iteration in the average, from 0 (the policy that training
-            began with) to 1 (that of the iteration before); likewise.
-        normalise_advantages: to zero mean and unit variance over the policy's decisions.
-        discount_by: `"decision"`: one factor gamma from one decision of an agent to its next;
-            `"step"`: one per environment step that passed (semi-Markov).
-        bptt_length: decisions per chunk of backpropagation through time; None for 16, or for a
-            network without memory.
-        optimiser: `"adam"`, another one of optax by its name, or a function from a learning rate to
-            an `optax.GradientTransformation`; gradients are clipped before it. `"adafactor"`,
-            `"lamb"`, `"lars"`, `"muon"` and functions see a policy's weights in their own shapes.
-            `"muon"` updates kernels of hidden layers, and Adam everything else.
+        entropy_coef: weight of the entropy bonus; or a schedule.
+        max_grad_norm: global norm at which gradients are clipped; None for no clipping.
+        kl_control: use of the KL divergence from the old policy: `"off"`; `"early_stop"`, which
+            ends a policy's update of an iteration when the divergence of a minibatch exceeds 1.5
+            `target_kl`; or `"penalty"`, a KL term whose weight adapts towards `target_kl`.
+        target_kl: target of `kl_control`; required unless that is `"off"`, and an error otherwise.
+        initial_kl_coef: initial weight of the KL penalty.
+        magnet: penalty that pulls the policy towards an average of its own weights over past
+            iterations: `"off"`, or `"average"`, which adds `magnet_coef` KL(policy || magnet),
+            summed over all actions, to the loss (magnetic mirror descent, Sokota et al. 2023). A
+            recurrent magnet starts from the recurrent state that the policy had. There is no magnet
+            towards uniform play, because KL(policy || uniform) is the negative entropy plus a
+            constant: raise `entropy_coef` for that.
+        magnet_coef: weight of the magnet's term; or a schedule; required with `magnet`, and an
+            error without it.
+        magnet_rate: weight of the newest iteration in the magnet's average, from 0 (the initial
+            policy throughout) to 1 (the policy of the previous iteration); required with `magnet`,
+            and an error without it.
+        normalise_advantages: standardise advantages to zero mean and unit variance, over the
+            policy's transitions of an iteration.
+        discount_by: unit of `gamma`: `"decision"` for one factor from one action of an agent to its
+            next; `"step"` for one per environment step that passed (semi-Markov).
+        bptt_length: transitions per chunk of backpropagation through time; None for 16, or for a
+            network without recurrent layers.
+        optimiser: name of an optax optimiser, or a function from a learning rate to an
+            `optax.GradientTransformation`. Gradients are clipped before it. `"adafactor"`,
+            `"lamb"`, `"lars"`, `"muon"` and functions get a policy's weights in the network's own
+            shapes, all others as one flat vector. `"muon"` updates the kernels of hidden layers,
+            and Adam everything else.
         adam_eps: epsilon of Adam.
     """
 

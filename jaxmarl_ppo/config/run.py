@@ -56,8 +56,8 @@ class CheckpointConfig:
         every_minutes: interval between checkpoints in minutes; None for no such interval.
         every_env_steps: interval in environment steps, rounded up to whole iterations;
             None for no such interval.
-        keep: how many of the newest stay, and beside them the best one by the run's objective; 0
-            for no checkpoints at all.
+        keep: number of the newest checkpoints that are kept, in addition to the best one by the
+            run's objective; 0 for no checkpoints at all.
     """
 
     every_minutes: Positive | None = EVERY_MINUTES
@@ -86,10 +86,10 @@ class EvaluationConfig:
     Attributes:
         every_env_steps: interval between evaluations in environment steps, rounded up to whole
             iterations; None for no evaluation.
-        episodes: how many; None for as many as the environment needs.
-        greedy: take each policy's most probable action instead of drawing one.
-        opponents: players that each agent's policy also meets, in all seats that are not its own:
-            `random`, a scripted policy of the environment, or a player of the run.
+        episodes: number of episodes; None for as many as the environment needs.
+        greedy: play each policy's most likely action, instead of sampling.
+        opponents: players that each agent's policy also meets, in all slots but its own: `random`,
+            a scripted policy of the environment, or a player of the run.
     """
 
     every_env_steps: StepCount | None = None
@@ -114,12 +114,12 @@ class ObjectiveConfig:
     """Objective of a run: it selects the best checkpoint, and can end the run.
 
     Attributes:
-        measure: number to judge a run by: a path in the log or in the evaluations, such as
+        measure: metric that the run is judged by, as a path in the log or in evaluations, such as
             `agents/x/return_mean` or `evaluation/exploitability/greedy`; None for no objective.
-        goal: whether the number is to be large or small.
-        stop_at: end the run once the number is this good; None for never.
-        patience: end the run after so many entries or evaluations in a row that are no better than
-            the best one; None for never.
+        goal: direction in which the metric improves.
+        stop_at: value of the metric that ends the run; None for none.
+        patience: entries or evaluations without improvement, in a row, that end the run; None for
+            no limit.
     """
 
     measure: Annotated[str, _check_measure] | None = None

@@ -35,9 +35,10 @@ class EnvTable:
     """The environment, as a configuration file describes it.
 
     Attributes:
-        name: of the environment; the command line's is used instead if it names one.
-        kwargs: arguments of the environment, instead of the preset's.
-        params: numbers of the environment that differ from its own.
+        name: name of the environment, unless the command line names one.
+        kwargs: arguments of the environment, which replace the preset's in a file, and are added to
+            them on the command line.
+        params: values of the environment's parameters that differ from its defaults.
     """
 
     name: str | None = None

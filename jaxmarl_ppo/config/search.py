@@ -28,13 +28,14 @@ DEFAULT_MEMBERS = 8
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`; whole ones if both bounds, and the step, are.
+    """A range of numbers; of integers if both bounds, and the step, are integers.
 
     Attributes:
-        low: the least.
-        high: the greatest.
-        log: whether they are drawn evenly by their logarithms.
-        step: from one to the next; None for all numbers, or all whole ones.
+        low: lower bound.
+        high: upper bound.
+        log: whether numbers are drawn uniformly on a logarithmic scale.
+        step: difference between neighbouring numbers; None for all real numbers, or all integers,
+            in the range.
     """
 
     low: Annotated[float, check_number]
@@ -78,10 +79,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """Any of some values, of whatever a configuration can hold.
+    """A choice among several values, of any kind that a configuration can hold.
 
     Attributes:
-        values: as a file has them: numbers, words, lists or tables.
+        values: the values, as in a file: numbers, strings, lists or tables.
     """
 
     values: Sequence[Any]
@@ -116,23 +117,23 @@ class SearchConfig:
     """Settings of a search: sampler, pruner, trials, runs side by side, and storage.
 
     Attributes:
-        sampler: what chooses the next values: `"tpe"`, the tree-structured Parzen estimator;
-            `"cmaes"`, covariance matrix adaptation for ranges, choices at random; `"random"`;
-            `"grid"`, every combination of choices and steps.
-        pruner: what ends a trial before its time: `"none"`; `"asha"`, asynchronous successive
-            halving; `"hyperband"`, several of it that begin at different times.
-        reduction_factor: of a pruner, which lets one trial in so many go on; None for 4, with
-            `"hyperband"` 3.
-        num_trials: how many in all; None for 64, or the whole grid.
-        num_members: how many runs train side by side.
-        num_seeds: runs of each trial, with the seeds from the configuration's on; the trial is as
-            good as their mean.
-        seed: of the sampler.
-        max_minutes: after which the search stops, and goes on when it is called again; None for no
-            limit.
-        storage: where trials are kept: None for the file `study.db` beside them, or
+        sampler: algorithm that chooses the next values: `"tpe"`, the tree-structured Parzen
+            estimator; `"cmaes"`, covariance matrix adaptation for ranges, with choices drawn at
+            random; `"random"`; or `"grid"`, every combination of choices and steps.
+        pruner: algorithm that stops bad trials early: `"none"`; `"asha"`, asynchronous successive
+            halving; or `"hyperband"`, several of these that begin at different times.
+        reduction_factor: a pruner lets one trial in this many continue; None for 4, or 3 with
+            `"hyperband"`.
+        num_trials: total number of trials; None for 64, or for the complete grid.
+        num_members: number of runs that train side by side.
+        num_seeds: runs per trial, with consecutive seeds from that of the configuration; the
+            trial's value is their mean.
+        seed: seed of the sampler.
+        max_minutes: time limit in minutes, at which the search stops; it continues when it is
+            started again. None for no limit.
+        storage: database of the trials: None for the file `study.db` in the search's folder, or
             `postgresql://USER@HOST/DATABASE`.
-        study: name of the search in such a database; None for that of its folder.
+        study: name of the search in that database; None for the name of its folder.
     """
 
     sampler: Sampler = "tpe"

@@ -73,54 +73,54 @@ def _check_env_schedules(name: str, schedules: Any) -> dict[str, ScheduleSpec]:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A training run.
+    """Configuration of a training run.
 
     Attributes:
-        total_env_steps: steps summed over environments; rounded up to whole iterations of
-            `num_envs * num_steps`. A number that is never reached, such as 1e15, leaves the end to
-            `until`, `max_minutes` or a signal.
-        num_envs: parallel environments.
-        num_steps: steps per rollout.
+        total_env_steps: steps summed over environments; rounded up to whole iterations of `num_envs
+            * num_steps`. With a number that is never reached, such as 1e15, only `until`,
+            `max_minutes` or a signal ends the run.
+        num_envs: environments that are stepped in parallel.
+        num_steps: environment steps per rollout.
         seed: seed of all random numbers.
-        num_seeds: number of runs to train side by side, of this seed and those that follow it, each
-            to the bit as it would be alone on one device; see docs/scale.md. `num_devices` are then
-            those that the runs are spread over.
-        mapping: which policy plays which agent: `"shared"`, `"per_agent"`, `"ensemble:3"`, a table
-            from agent to policy, `Ensemble`, `Matchups` or `MappingFunction`; see
+        num_seeds: number of runs to train side by side, with the seeds `seed`, `seed + 1` and so
+            on. Each is bit-for-bit the run that it would be alone on one device. `num_devices` is
+            then the number of devices that the runs are spread over. See docs/scale.md.
+        mapping: which policy controls which agent: `"shared"`, `"per_agent"`, `"ensemble:3"`, a
+            table from agent to policy, `Ensemble`, `Matchups` or `MappingFunction`; see
             `jaxmarl_ppo.policies.mapping.make_mapping`.
-        policies: what single policies are, by name or by a pattern such as `alice_*`: a
-            `PolicySpec`, `Snapshots` of another policy, or a `Scripted` one.
-        default_policy: what a policy is unless `policies` says otherwise.
+        policies: configurations of individual policies, by name or by a pattern such as `alice_*`:
+            a `PolicySpec`, `Snapshots` of another policy, or a `Scripted` policy.
+        default_policy: configuration of every policy that `policies` does not list.
         default_ppo: hyper-parameters of policies that have none of their own.
-        env_schedules: numbers among the environment's parameters that change while training, from
-            name to schedule, such as `{"shaped_reward": Linear(1, 0)}`; of one within others
-            `outer.inner`. A rollout has the values of its beginning. Evaluations play with the
-            parameters that the environment was given. See docs/policies.md.
-        curriculum: stages with numbers of their own among hyper-parameters and the environment's
-            parameters, which end by conditions on numbers of the log; see docs/policies.md.
-            Evaluations play with the parameters that the environment was given.
-        stagger_starts: begin the first episodes at different phases; None for where the length of
-            an episode is known: by its horizon, or as the environment was tried out.
+        env_schedules: schedules of numeric parameters of the environment, by name, such as
+            `{"shaped_reward": Linear(1, 0)}`; a parameter within another one is named
+            `outer.inner`. A rollout uses the values at its beginning. Evaluations use the
+            environment's original parameters. See docs/policies.md.
+        curriculum: stages of training, each with values of its own for hyper-parameters and
+            parameters of the environment, and conditions on metrics that end it. Evaluations use
+            the environment's original parameters. See docs/policies.md.
+        stagger_starts: begin the first episodes at different phases; None to do so where the length
+            of an episode is known, from its horizon or from trying out the environment.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
-        matmul_precision: in what networks multiply matrices, playing and learning: "float32",
-            "tf32" (on GPUs), or "bfloat16", in which the operands are rounded and products summed
-            in float32. All else is float32. See docs/accelerators.md.
-        num_devices: devices that environments are spread over, which must divide `num_envs`; None
-            for as many as do and leave each at least 8. A run with another number of devices is
-            another random draw, as with another seed.
-        skip_nonfinite_updates: leave out an optimiser step of a policy whose loss or gradient is
-            not finite, and count it in the log, instead of ending the run.
-        log_interval: iterations per entry of the log; None for about a hundred entries, and one at
-            least every five seconds.
-        max_minutes: time limit in minutes, after which the run stops as at a signal, so that it can
-            be resumed; None for no limit.
-        until: conditions that end the run, on numbers of the log, such as `"shared.return_mean >
-            20"`; the first that holds for an entry, or for an evaluation, ends the run.
+        matmul_precision: precision of matrix products in networks, in rollouts and updates:
+            "float32", "tf32" (on GPUs), or "bfloat16", which rounds the operands and sums in
+            float32. Everything else is float32. See docs/accelerators.md.
+        num_devices: devices that environments are spread over, a divisor of `num_envs`; None for
+            the largest number that leaves at least 8 environments on each. With a different number
+            of devices, a run draws different random numbers, as with a different seed.
+        skip_nonfinite_updates: skip an optimiser step of a policy whose loss or gradient is not
+            finite, and count it in the log, instead of ending the run.
+        log_interval: iterations per entry of the log; None for about a hundred entries, and at
+            least one every five seconds.
+        max_minutes: time limit in minutes, at which the run stops as at a signal and can be
+            resumed; None for no limit.
+        until: conditions that end the run, on metrics from the log or from evaluations, such as
+            `"shared.return_mean > 20"`. The first one that holds ends the run.
         checkpoints: when the state of training is saved.
-        evaluation: when what was learnt is evaluated meanwhile, and how.
-        objective: what the best checkpoint is chosen by, and when that is enough.
-        pbt: population-based training: the runs of `num_seeds` differ in hyper-parameters too, and
-            learn from each other; None for runs that do neither. See docs/scale.md.
+        evaluation: when and how the policies are evaluated during training.
+        objective: metric that selects the best checkpoint, and when it ends the run.
+        pbt: population-based training: the runs of `num_seeds` also differ in hyper-parameters and
+            learn from each other; None to train them independently. See docs/scale.md.
     """
 
     total_env_steps: Annotated[StepCount, Field(resumable=True, not_searched=_EQUALLY_LONG)] = (
@@ -242,7 +242,7 @@ def _check_curriculum(config: TrainConfig) -> None:
     ):
         raise ValueError(
             f"objective.measure={measure!r} would compare stages with different parameters of the "
-            "environment; choose a number of evaluations, such as evaluation/all/return_mean, "
+            "environment; choose a metric from evaluations, such as evaluation/all/return_mean, "
             "which all have the configured parameters"
         )
     for index, stage in enumerate(config.curriculum):

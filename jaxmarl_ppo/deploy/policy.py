@@ -42,15 +42,16 @@ from jaxmarl_ppo.types import PolicyStack, Population, PyTree
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Policy(Actor):
-    """One policy, with its parameters and normalisers; `load` or `of` make it.
+    """One policy of a run, with its parameters and normalisers; `load` or `of` make it.
 
     Attributes:
         signature: its inputs and outputs.
-        network: of this policy alone.
-        interface: its view of the environment.
-        bounds: of numbers, low and high, `[slots, N]` each, by slot.
+        network: network of this policy alone.
+        interface: its agent encoding: how the environment's observations become inputs, and outputs
+            actions.
+        bounds: lower and upper bounds of continuous actions, `[slots, N]` each.
         params: its parameters and normalisers.
-        observation_parts: of each agent, how its features are made of its own observation.
+        observation_parts: parts of each agent's own observation that its features consist of.
     """
 
     signature: Signature
@@ -157,7 +158,7 @@ class Policy(Actor):
     def flatten(self, observation: Any, agent: str | None = None) -> np.ndarray:
         """Write one observation, as the environment itself returns it, as `act` takes it.
 
-        The parts of a dictionary or tuple follow each other in a vector, symbols become one-hot
+        The parts of a dictionary or tuple follow each other in a vector, categories become one-hot
         vectors, and bytes of an image become numbers from 0 to 1. An action mask in a dictionary is
         left out. Observations of an environment of this library stay as they are.
 
@@ -248,7 +249,7 @@ class Policy(Actor):
         Normalisers are in the file. Its metadata has the JSON `jaxmarl_ppo`, which describes
         inputs, agents, their observations and actions.
 
-        Before writing, ONNX Runtime computes 1,000 random inputs, which must have the same results.
+        Before writing, ONNX Runtime evaluates it on 1,000 random inputs; the results must agree.
 
         Args:
             path: a new file.

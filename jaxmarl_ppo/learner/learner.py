@@ -43,19 +43,19 @@ class LoadedPolicy:
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """Everything static about a run; `make_learner` builds one from a configuration.
+    """The static part of a run; `make_learner` builds one from a configuration.
 
     Attributes:
         env: the environment.
         env_params: its parameters.
-        players: who can hold a slot.
-        group_learners: how policy groups are trained; only those with a trained member.
-        num_envs: `E`, on all devices together.
+        players: players that can control a slot.
+        group_learners: learners of the policy groups that have a trained policy.
+        num_envs: number of environments on all devices together, `E`.
         num_devices: number of devices, see `devices.sharding`.
-        num_steps: `T`.
+        num_steps: environment steps per rollout, `T`.
         stagger_starts: begin the first episodes at different phases.
         rated: whether results between players are kept.
-        loaded: the loaded initial policies; others start from fresh parameters.
+        loaded: initial policies that are loaded; all others start from new parameters.
         env_schedules: schedules of environment parameters during training; None without any.
     """
 

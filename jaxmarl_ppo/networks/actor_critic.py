@@ -31,29 +31,30 @@ Core = LSTMCore | GRUCore | MinGRUCore
 
 
 class ActorCritic(nn.Module):
-    """A torso, an optional memory, and two heads; the classes below are its named forms.
+    """A torso, an optional recurrent layer, and two heads; subclasses are its named forms.
 
     Attributes:
-        num_outputs: distribution inputs per row; filled in by the policy group.
+        num_outputs: parameters of the action distribution per row; set by the policy group.
         hidden_sizes: widths of the dense layers.
-        head_sizes: widths of further dense layers, behind the memory if there is one; actor and
-            critic have their own in any case.
-        activation: a key of `ACTIVATIONS`.
-        separate_critic: actor and critic each have their own torso and memory.
-        unimix: share of uniform play in what a policy chooses, in [0, 1): every one of `n` options
-            keeps a probability of at least `unimix / n`, however sure the rest is (Hafner et al.
-            2023, DreamerV3, who take .01). Before illegal options are left out.
-        dtype: what all layers but the heads are computed in, a member of `DTYPES`. Parameters,
-            memory, heads and losses are float32 always. "bfloat16" is for accelerators; a CPU
+        head_sizes: widths of further dense layers, after the recurrent layer, or after
+            `hidden_sizes` if there is none; actor and critic each have their own.
+        activation: activation function, a key of `ACTIVATIONS`.
+        separate_critic: separate networks for actor and critic, including recurrent layers.
+        unimix: share of uniform play in discrete actions, in [0, 1): it is mixed into every
+            discrete distribution, so that each of `n` options keeps a probability of at least
+            `unimix / n` (Hafner et al. 2023, DreamerV3, with .01), before illegal options are
+            masked.
+        dtype: data type of all layers but the heads, a member of `DTYPES`. Parameters, recurrent
+            state, heads and losses are always float32. "bfloat16" is for accelerators; a CPU
             computes it more slowly.
-        counts: options of each choice, whose logits are the first outputs; `()` for one choice, of
-            all outputs; filled in by the policy group.
-        num_log_stds: how many of the last outputs are learnt log standard deviations that depend on
-            no input; filled in by the policy group.
-        actor_width: how many of the inputs a separate actor sees, the critic sees all; 0 for all;
-            filled in by the policy group.
-        matmul_precision: in what products of float32 numbers are computed, those of the heads too;
-            of a run, `TrainConfig.matmul_precision`; filled in by the policy group.
+        counts: number of options of each choice, whose logits are the first outputs; `()` for one
+            choice with all outputs; set by the policy group.
+        num_log_stds: number of the last outputs that are learned log standard deviations, which
+            depend on no input; set by the policy group.
+        actor_width: number of the inputs that a separate actor sees, while the critic sees all; 0
+            for all; set by the policy group.
+        matmul_precision: precision of float32 matrix products, including those of the heads:
+            `TrainConfig.matmul_precision`; set by the policy group.
     """
 
     num_outputs: int = 0
@@ -215,7 +216,7 @@ class GRU(ActorCritic):
     """A network of dense layers, then a GRU, then the heads.
 
     Attributes:
-        gru_size: width of the GRU.
+        gru_size: width of the GRU or minGRU.
     """
 
     hidden_sizes: Sequence[int] = (64,)
@@ -233,7 +234,7 @@ class MinGRU(ActorCritic):
     """A network of dense layers, then a minGRU, then the heads; its update has no loop over time.
 
     Attributes:
-        gru_size: width of the minGRU.
+        gru_size: width of the GRU or minGRU.
     """
 
     hidden_sizes: Sequence[int] = (64,)

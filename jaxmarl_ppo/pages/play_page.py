@@ -97,4 +97,4 @@ def _game(table: Table, number: int) -> dict[str, Any]:
         now, action, _, over, _ = functions["tick"](now, *nobody)
         known = [float(p) if np.isfinite(p) else None for p in probs.ravel()]
         steps.append({"actions": {str(s): int(action[s]) for s in slots}, "probs": known})
-    return {"key": np.asarray(key).tolist(), "ticks": steps}
+    return {"key": np.asarray(key).tolist(), "steps": steps}

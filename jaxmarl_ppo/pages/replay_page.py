@@ -84,7 +84,7 @@ def _episode(replay: Replay) -> dict[str, Any]:
         "reference": replay.reference,
         "lines": list(lines),
         "frames": frames,
-        "ticks": [
+        "steps": [
             [_slot(replay, t, slot, telling) for slot in range(replay.players.shape[1])]
             for t in range(replay.num_steps)
         ],

@@ -20,7 +20,7 @@ def _refuse(path: str, value: Any) -> tuple[str, bool | int | float]:
 class Control:
     """Changes hyper-parameters and environment parameters during a run.
 
-    Callbacks find it as `RunInfo.control`. In a group of seeds it changes all members.
+    Callbacks get it as `RunInfo.control`. In a group of seeds it changes all replicas.
 
     Args:
         check: returns the full path of a number that may change, and its new value, or raises a
@@ -50,13 +50,13 @@ class Control:
         return dict(self._values)
 
     def set(self, path: str, value: float) -> None:
-        """Change a number from the next iteration on.
+        """Change a parameter from the next iteration on.
 
         The changed value is logged, is part of checkpoints, and holds until it is set again.
         Evaluations still play with the environment's parameters as configured.
 
         Args:
-            path: of the number: `env.params.NAME`, `default_ppo.NAME` or
+            path: path of the parameter: `env.params.NAME`, `default_ppo.NAME` or
                 `policies.POLICY.ppo.NAME`, or a short name such as `learning_rate`.
             value: the new value.
 
@@ -97,17 +97,17 @@ class Control:
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Describes the run that begins or is resumed.
+    """A run that begins or is resumed.
 
     Attributes:
-        run_dir: its folder.
-        config: its configuration.
+        run_dir: the run's folder.
+        config: the run's configuration.
         record: the content of its `config.json`.
-        env_name: the environment's name.
-        resumed_at: environment steps done before, 0 unless the run is resumed.
-        history: entries of the log that were made before.
-        evaluations: evaluations that were made before.
-        control: changes numbers of the run while it goes on.
+        env_name: name of the environment.
+        resumed_at: environment steps done before; 0 unless the run is resumed.
+        history: entries of the log from before.
+        evaluations: evaluations from before.
+        control: changes hyper-parameters and environment parameters during the run.
     """
 
     run_dir: Path
@@ -122,23 +122,22 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Holds the result of a run.
+    """Result of a run.
 
     Attributes:
         state: the final training state.
-        population: the players in it, as saved.
+        population: the final players, as saved.
         history: the entries of `metrics.jsonl`; see `runs.log`.
         evaluations: the entries of `evaluations.jsonl`.
         run_dir: the run's folder.
         env_steps: environment steps done.
         interrupted: whether it was stopped before its end.
         stopped_by: what stopped it: a signal's name, or a sentence; None if it was completed.
-        members: of a group of seeds, the results of those that reached the group's end. The state
-            of the group has an axis of them, and its numbers cover all of them.
-        stopped_members: of a group, by name, the other members and what stopped them.
-        best_member: of population-based training, the name of the best member at the last
-            measurement.
-        failed: whether an error stopped it.
+        members: results of the replicas of a group that reached the group's end. The state of the
+            group has an axis of replicas, and its metrics cover all of them.
+        stopped_members: other replicas of a group by name, with what stopped them.
+        best_member: name of the best replica at the last measurement, in population-based training.
+        failed: whether an error ended it.
     """
 
     state: TrainState
@@ -171,14 +170,14 @@ class Callback:
     def on_start(self, run: RunInfo) -> None:
         """Handle the start of a new or resumed run.
 
-        To change numbers of the run later, keep `run.control`.
+        To change parameters during the run, keep `run.control`.
         """
 
     def on_log(self, entry: Mapping[str, Any]) -> bool | None:
         """Handle an entry of the log."""
 
     def on_evaluation(self, report: Mapping[str, Any]) -> bool | None:
-        """Handle an evaluation's numbers."""
+        """Handle the report of an evaluation."""
 
     def on_checkpoint(self, path: Path) -> bool | None:
         """Handle a complete checkpoint in a folder."""

@@ -19,17 +19,17 @@ Values = Mapping[str, float]  # numbers of a member, by path
 
 @dataclass(frozen=True)
 class Event:
-    """Records the start of a member, or a copy that it became.
+    """The start of a replica, or a copy that it became, in population-based training.
 
     Attributes:
-        env_steps: when, in environment steps of a member.
-        iteration: when, in iterations.
-        member: name of its folder.
-        parent: the copied member; None at its beginning.
-        score: its lower score; None at its beginning, and if it could not continue.
+        env_steps: environment steps of a replica at that time.
+        iteration: iterations at that time.
+        member: name of the replica's folder.
+        parent: replica that was copied; None at the start.
+        score: the replica's score; None at the start, and if it could not continue.
         parent_score: the higher score of the parent.
-        before: its previous numbers; empty at its beginning.
-        after: its new numbers.
+        before: hyper-parameters before; empty at the start.
+        after: hyper-parameters after.
         reason: why it could not continue; None if its score was lower.
     """
 
@@ -133,7 +133,7 @@ def from_json(data: Any) -> list[Event]:
 
 
 def read_lineage(path: Path) -> list[Event]:
-    """Read events from a file, as far as it is sound; none where there is no file."""
+    """Read the events of a lineage up to the first damaged one; none if there is no file."""
     events: list[Event] = []
 
     def is_sound(entry: Mapping[str, Any]) -> bool:

@@ -77,7 +77,7 @@ class Driver:
             What stopped it; None if no trial was left to run.
 
         Raises:
-            ValueError: If the objective's measure is not among the numbers that there are.
+            ValueError: If the objective's measure is not a metric of these runs.
             Stopped: On a signal during a compilation.
         """
         with self.study.driving():

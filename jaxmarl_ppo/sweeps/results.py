@@ -22,17 +22,17 @@ _STATES = {
 
 @dataclass(frozen=True)
 class TrialResult:
-    """Holds the result of a trial.
+    """Result of a trial.
 
     Attributes:
-        number: from 0 on.
+        number: index of the trial, from 0.
         state: `"complete"`, `"pruned"`, `"failed"`, `"running"`, or `"waiting"` to be run again.
-        value: the newest of the objective; None where there is none.
-        values: the tried ones, by path.
-        reports: the objective after so many environment steps.
+        value: newest value of the objective; None if there is none.
+        values: values that the trial tries, by path.
+        reports: value of the objective by environment steps.
         reason: why it failed; None if it did not.
-        seconds: from its beginning to its end; None before that.
-        run_dir: the folder of its run, or of the runs of its seeds.
+        seconds: duration in seconds; None before its end.
+        run_dir: folder of its run, or of the runs of its seeds.
     """
 
     number: int
@@ -47,13 +47,13 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """Holds the result of a search.
+    """Result of a search.
 
     Attributes:
-        run_dir: its folder.
-        trials: all so far, those of other processes included.
-        best: the best of the complete ones; None if none is.
-        num_trials: number of trials in all.
+        run_dir: folder of the search.
+        trials: all trials so far, including those of other processes.
+        best: best completed trial; None if there is none.
+        num_trials: total number of trials.
         stopped_by: what stopped this process: a signal's name, or a sentence; None if no trial was
             left to run.
     """

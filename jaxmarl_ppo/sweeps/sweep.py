@@ -171,7 +171,7 @@ class Sweep:
 
         Raises:
             ValueError: If the run folder or the study is of another search, the database cannot be
-                used, or the objective's measure is not among the numbers that there are.
+                used, or the objective's measure is not a metric of these runs.
         """
         study = self._claim()
         progress = SweepProgress(self._show_progress, self._title(), self.num_trials, self.config)

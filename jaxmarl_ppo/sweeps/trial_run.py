@@ -102,7 +102,7 @@ class TrialRun(Run):
         Raises:
             EnvironmentFault: If the environment produced values that cannot be trained on.
             TrainingDiverged: If parameters are no longer finite.
-            ValueError: If the objective's measure is not among the numbers that there are.
+            ValueError: If the objective's measure is not a metric of these runs.
         """
         self.check(population, metrics, self.iteration)
         iteration, moment = self._looked_at

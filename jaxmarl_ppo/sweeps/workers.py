@@ -99,7 +99,7 @@ class Workers(Protocol):
         A run that is over or has failed gives no further looks, and frees its place.
 
         Raises:
-            ValueError: If the objective's measure is not among the numbers that there are.
+            ValueError: If the objective's measure is not a metric of these runs.
         """
         ...
 

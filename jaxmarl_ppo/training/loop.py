@@ -116,7 +116,7 @@ class Loop:
             TrainingDiverged: If parameters are no longer finite.
             CallbackError: If a callback failed.
             RunFolderMoved: If the folder of the run no longer exists.
-            ValueError: If the objective's measure is not among the numbers of an entry.
+            ValueError: If the objective's measure is not among the metrics of an entry.
         """
         around, total = self.around, self.around.config.num_iterations
         while self.iteration < total and self.stopped_by is None:

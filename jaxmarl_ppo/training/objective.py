@@ -103,7 +103,7 @@ def check_measure(path: str | None, learner: Learner, evaluator: MeanwhileEvalua
     full = path.removesuffix(rest) + close[0] if close else ""
     guess = f"did you mean {full!r}? " if close else ""
     raise ValueError(
-        f"objective.measure={path!r} is not among the numbers of {where}; {guess}valid: "
+        f"objective.measure={path!r} is not among the metrics of {where}; {guess}valid: "
         f"{list_paths(valid)}"
     )
 

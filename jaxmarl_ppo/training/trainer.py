@@ -171,10 +171,10 @@ class Trainer:
         """Make a trainer that resumes a run from its newest checkpoint.
 
         The result equals that of an uninterrupted run bit-for-bit, unless one of the first two
-        arguments changes it. Random numbers, optimisers, environments, memory and open decisions
-        are restored. A damaged checkpoint is skipped with a warning in favour of the one before it;
-        one that cannot be read for another reason is an error. A run that was killed before its
-        first checkpoint starts again from its record.
+        arguments changes it. Random numbers, optimisers, environments, recurrent state and
+        incomplete transitions are restored. A damaged checkpoint is skipped with a warning, and the
+        previous one is used; one that cannot be read for another reason is an error. A run that was
+        killed before its first checkpoint starts again from its record.
 
         Args:
             run_dir: the folder of the run, which is also used from here on.
@@ -192,8 +192,8 @@ class Trainer:
             allow_imports: as in `load_run`, further names of code.
             changes: other values of settings that do not affect learning, by path as in a file,
                 such as `{"evaluation.every_env_steps": 1e6}`.
-            without_callbacks: resume a run whose callbacks changed numbers of it (`Control.set`)
-                without them; the numbers stay as they are.
+            without_callbacks: resume a run whose callbacks changed parameters of it (`Control.set`)
+                without them; the parameters keep their newest values.
             **kwargs: as for a new trainer: `callbacks`, `progress`, `keep_cores_awake`,
                 `check_env`.
 

@@ -394,7 +394,7 @@ def test_the_list_bears_packages_that_claim_a_name_of_ours(capsys, monkeypatch):
     assert status == 0
     assert "of installed packages: basic, harvest" in output
     assert not [line for line in output.splitlines() if line.split()[:1] == ["basic"]]
-    assert "of your own: package.module:Class or path/to/file.py:Class" in output
+    assert "your own: package.module:Class or path/to/file.py:Class" in output
 
 
 # ---- bench ---------------------------------------------------------------------------------------

@@ -228,13 +228,13 @@ def test_cards_say_who_acts_and_with_which_probabilities(page):
 
 
 def test_the_next_move_is_marked_in_the_picture(page):
-    page.execute_script("view.data.episodes[0].ticks[0][0].action = 4; showStep()")
+    page.execute_script("view.data.episodes[0].steps[0][0].action = 4; showStep()")
     (place,) = places(page, "chosen")
     assert place.get_attribute("data-action") == "4"
     # Every first move draws, so none of them is marked.
     assert not places(page, "best")
     assert "every move is a best one" in page.find_element(By.ID, "picture-key").text
-    page.execute_script("view.data.episodes[0].ticks[0][0].all_best = false; showStep()")
+    page.execute_script("view.data.episodes[0].steps[0][0].all_best = false; showStep()")
     assert len(places(page, "best")) == 9
     assert "best moves" in page.find_element(By.ID, "picture-key").text
     frames = [frame.rect for frame in places(page, "best-frame")]
@@ -260,7 +260,7 @@ def test_signs_are_those_of_the_game(page):
 
 def test_marks_say_whose_mistake_and_what_was_earned(page):
     page.execute_script(
-        "const steps = view.data.episodes[0].ticks;"
+        "const steps = view.data.episodes[0].steps;"
         "steps.forEach((step) => step.forEach((now) => { now.mistake = false; now.reward = 0; }));"
         "steps[1][1].mistake = true; steps[1][0].reward = 1; steps[3][0].reward = -1;"
         "showMarks()"
@@ -280,7 +280,7 @@ def test_marks_say_whose_mistake_and_what_was_earned(page):
 def test_what_is_earned_all_the_time_is_no_mark(driver, pages):
     page = show(driver, pages["tic_tac_toe"])
     page.execute_script(
-        "view.data.episodes[0].ticks.forEach((step) => (step[0].reward = 1)); showMarks()"
+        "view.data.episodes[0].steps.forEach((step) => (step[0].reward = 1)); showMarks()"
     )
     assert not page.find_elements(By.CSS_SELECTOR, "#marks .earned")
     page = show(driver, pages["shuttle_grid"])
@@ -294,9 +294,9 @@ def test_who_comes_into_a_slot_is_another_one(driver, pages):
     page.execute_script(
         "const one = view.data.episodes[0], now = () => ({player: 0, reward: 2, value: 1,"
         " action: 0, first: false, entropy: 1});"
-        "one.ticks = one.ticks.slice(0, 6).map((step, t) => step.map((_, slot) =>"
+        "one.steps = one.steps.slice(0, 6).map((step, t) => step.map((_, slot) =>"
         " slot ? null : now()));"
-        "one.ticks[1][0].end = 'terminated'; one.ticks[2][0].first = true; one.ticks[4][0] = null;"
+        "one.steps[1][0].end = 'terminated'; one.steps[2][0].first = true; one.steps[4][0] = null;"
         "chooseEpisode(0)"
     )
     returns = []

@@ -68,8 +68,8 @@ def test_pictures_come_back_whole(board, written):
 
 def test_every_decision_is_told(board, written):
     for replay, episode in zip(board[1], written[1]["episodes"], strict=True):
-        assert len(episode["ticks"]) == replay.num_steps
-        for t, step in enumerate(episode["ticks"]):
+        assert len(episode["steps"]) == replay.num_steps
+        for t, step in enumerate(episode["steps"]):
             for slot, now in enumerate(step):
                 assert now["reward"] == replay.reward[t, slot]
                 assert now["player"] == replay.players[t, slot]
@@ -95,7 +95,7 @@ def test_every_factor_of_a_decision_is_told():
     assert data["layout"]["starts"] == [0, 4, 7]
     bounds = [[], [[-1.0, 2.0]] * 2, [[0.0, 1.0]] * 2, []]
     assert data["layout"]["bounds"] == bounds
-    for t, step in enumerate(data["episodes"][0]["ticks"]):
+    for t, step in enumerate(data["episodes"][0]["steps"]):
         for slot, (now, counts) in enumerate(zip(step, ([4], [], [3], [2, 3]), strict=True)):
             choices, numbers = (x[t, slot] for x in (replay.action.choices, replay.action.numbers))
             assert [own["taken"] for own in now["choices"]] == choices[: len(counts)].tolist()

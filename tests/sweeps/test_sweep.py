@@ -283,6 +283,6 @@ def test_what_has_no_effect_in_a_search_is_refused(tmp_path, changes, message):
 
 
 def test_a_measure_that_is_nowhere_is_found_before_the_search(tmp_path):
-    with pytest.raises(ValueError, match="return_meen' is not among the numbers of the log; did"):
+    with pytest.raises(ValueError, match="return_meen' is not among the metrics of the log; did"):
         make_sweep(tmp_path / "run", objective=ObjectiveConfig("agents/x/return_meen"))
     assert not (tmp_path / "run").exists()

@@ -217,7 +217,7 @@ def test_objectives_that_there_are_not_are_refused(tmp_path):
         make("agents/eve/return_mean")
     with pytest.raises(ValueError, match=r"needs evaluations while training; set evaluation.every"):
         make("evaluation/agents/ann_0/return_mean")
-    with pytest.raises(ValueError, match="'agents/ann_0/retrun' is not among the numbers of"):
+    with pytest.raises(ValueError, match="'agents/ann_0/retrun' is not among the metrics of"):
         make("agents/ann_0/retrun")
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match=r"opponents names 'nobody'; valid: ann_0, bob_0, random"):

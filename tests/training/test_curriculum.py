@@ -363,7 +363,7 @@ def test_a_curriculum_that_cannot_be_is_refused_before_anything_is_compiled(
         (lambda: Stage({PAYS: "much"}), "must be a finite number, got 'much'"),
         (lambda: Stage({PAYS: Linear(1, 0)}), "must be a finite number, got Linear"),
         (lambda: Stage([PAYS]), "must be a table from path to number"),
-        (lambda: Stage({}, advance_when="fast"), "must be a number of the log, one of >"),
+        (lambda: Stage({}, advance_when="fast"), "must be the name of a metric, one of >"),
         (lambda: Stage({}, advance_when=3), "must be a condition such as"),
         (lambda: Stage({}, min_env_steps=3), "min_env_steps=3 of a stage has no effect"),
         (

@@ -32,7 +32,7 @@ def test_a_misspelt_measure_is_found_at_the_start(tmp_path, measure, meant):
         config = TrainConfig(num_envs=4, num_steps=8, evaluation=evaluation, objective=objective)
         return Trainer(env, params, config, tmp_path / "run", progress=False, check_env=False)
 
-    with pytest.raises(ValueError, match="is not among the numbers of") as caught:
+    with pytest.raises(ValueError, match="is not among the metrics of") as caught:
         begin(measure)
     assert not (tmp_path / "run").exists()
     assert (f"did you mean {meant!r}?" in str(caught.value)) == (meant is not None)

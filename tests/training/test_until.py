@@ -77,7 +77,7 @@ def test_what_an_evaluation_says_ends_a_run(tmp_path):
         ("return_mean>1", "until names 'return_mean', which is not in the log"),
         ("eve.return_mean>1", "until names 'eve.return_mean'"),
         ("evaluation.all.return_mean>1", "needs evaluations while training"),
-        ("all.return_mean=1", "must be a number of the log, one of >, >=, <, <=, and a finite"),
+        ("all.return_mean=1", "must be the name of a metric, one of >, >=, <, <=, and a finite"),
         ("all.return_mean>nan", "and a finite number"),
         (">1", "and a finite number"),
         ("", "and a finite number"),

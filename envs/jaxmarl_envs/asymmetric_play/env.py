@@ -51,7 +51,7 @@ class PlayState:
 
 
 class Rooms:
-    """A row of rooms with doors and lamps: every way that it can be, and what each action changes.
+    """A row of rooms with doors and lamps: all of its states, and the transition of each action.
 
     Between two rooms is a wall with a door in its middle row. The switch in the top left corner of
     a room opens and shuts the door on its right, and the switch in the bottom right corner of every
@@ -60,9 +60,9 @@ class Rooms:
         d.#d.#..
         .l+.l+.l
 
-    A *world* is a place to stand, what is open and what is lit. Numbered are the worlds that can
-    come about from number 0: in the top left corner, with all doors shut and all lamps off. What an
-    action changes another changes back, so paths between two worlds are as long either way.
+    A *world* is a position, the open doors and the lit lamps. Worlds are numbered if they can be
+    reached from number 0: in the top left corner, with all doors shut and all lamps off. Every
+    change can be reversed by another action, so shortest paths are equally long both ways.
 
     Attributes:
         layout: the picture above.
@@ -197,35 +197,36 @@ def shortest_paths(next_state: np.ndarray) -> np.ndarray:
 
 
 class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
-    r"""Alice acts alone and then only Bob, who is to undo or to repeat what she did.
+    r"""Asymmetric self-play: Alice acts alone, then Bob has to undo or to repeat what she did.
 
     **Turns.** An episode begins with Alice in a uniformly drawn world of `Rooms`. Her turn is over
-    when she says `STOP` or has used `params.max_alice_steps` steps (on the last she still acts).
-    With `mode="reverse"` Bob goes on from the world that she left and is to bring back the one that
-    she found; with `mode="repeat"` he begins in the one that she found and is to bring about the
-    one that she left: same place, same doors, same lamps. The episode is over as soon as he has
+    when she chooses `STOP` or has used `params.max_alice_steps` steps (at the last she still acts).
+    With `mode="reverse"` Bob starts in the world that she left and has to restore the one in which
+    she started; with `mode="repeat"` he starts in the world in which she started and has to reach
+    the one that she left: same place, same doors, same lamps. The episode is over as soon as he has
     done so, at once if there was nothing to do, or when both together have used `params.max_steps`
-    steps. Alice stays alive, waiting, until then, because what she earns is known only then.
+    steps. Alice stays alive and waits until then, because her reward is only known then.
 
-    **Actions** (discrete): up, down, left, right, toggle the switch here, and, for Alice alone,
-    `STOP`. Masked is what would change nothing, which costs a step if chosen all the same, and
-    `STOP` while there is nothing to undo or repeat, which ends her turn all the same.
+    **Actions** (discrete): up, down, left, right, toggle the switch here, and, for Alice only,
+    `STOP`. Actions that would change nothing are masked; if chosen, they cost a step. `STOP` is
+    masked while there is nothing to undo or repeat; if chosen, it ends her turn.
 
     **Reward**, for both at the last step, with `t` the steps that each used, `STOP` included:
 
     .. math:: r_{alice} = c \max(0, t_{bob} - t_{alice}), \qquad r_{bob} = -c \, t_{bob}.
 
-    A Bob who fails has used all that was left, so his `t` is `max_steps - t_alice` as in the paper,
-    whose gamma is `c = params.reward_scale` here. No shortest path is longer than what Alice did,
-    so a Bob who takes them leaves her exactly 0: the equilibrium (section 2.2 there).
+    If Bob fails, he has used all remaining steps, so his `t` is `max_steps - t_alice` as in the
+    paper, whose gamma is `c = params.reward_scale` here. No shortest path is longer than Alice's,
+    so if Bob takes shortest paths she receives exactly 0: the equilibrium (section 2.2 there).
 
-    **End**: both are *terminated*, also when time is up, since the observation tells the time and
-    nothing is earned beyond (Pardo et al. 2018, "Time limits in reinforcement learning").
+    **End**: both are *terminated*, also at the time limit, because the observation contains the
+    time and there are no rewards beyond (Pardo et al. 2018, "Time limits in reinforcement
+    learning").
 
     **Observation** `[2, 2 (P + B) + 3]`, in [0, 1]: for each of two worlds the place as a one-hot
-    (`P`) and what is switched on (`B`); Alice sees the world and the one that she found, Bob sees
-    the world and his goal. Then, for both, Alice's steps as a share of `max_alice_steps`, and Bob's
-    steps and the steps left as shares of `max_steps`.
+    (`P`) and what is switched on (`B`); Alice observes the world and the one in which she started,
+    Bob the world and his goal. Then, for both, Alice's steps as a share of `max_alice_steps`, and
+    Bob's steps and the remaining steps as shares of `max_steps`.
 
     **Metrics**, per episode and the same in both rows: `success` is 1 if Bob is done in time,
     `task_length` the steps that Alice used, and `shortest` the length of a shortest solution.

@@ -1,4 +1,4 @@
-"""Covert communication: Alice tells Bob one bit over a channel that Eve hears too.
+"""Covert communication: Alice sends Bob one bit over a channel that Eve can read.
 
 The rules are those of `simple_crypto_v3` of MPE2 1.1.1 (https://mpe2.farama.org), which stems from
 Lowe et al. 2017, "Multi-Agent Actor-Critic for Mixed Cooperative-Competitive Environments", and
@@ -32,7 +32,7 @@ class CryptoParams:
 
 @struct.dataclass
 class CryptoState:
-    """One episode: its two secrets and what Alice said last."""
+    """State of an episode: goal, key, Alice's last message and time."""
 
     goal: jax.Array  # [4] float one-hot, index 0 or 1: the bit to tell
     secret: jax.Array  # [4] float one-hot, index 0 or 1: the key that Alice and Bob share
@@ -41,29 +41,30 @@ class CryptoState:
 
 
 class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
-    r"""Alice (goal, key) speaks; Bob (key, her words) and Eve (her words) guess the goal aloud.
+    r"""Covert communication: Alice sends Bob a secret bit that Eve, without the key, also guesses.
 
-    Goal and key are independent fair coins, drawn at the start of an episode and fixed in it. All
-    three agents utter a vector of width 4 at every step: the one-hot of a `Discrete(4)` action, or
-    with `continuous_actions=True` the `Box(0, 1, (4,))` action as it is. A step sets the utterances
-    `c` first; rewards and observations follow from them, so a guess answers the words of the step
-    before, and the first guess is blind. With the goal `g` as a one-hot,
+    Alice observes goal and key, Bob observes the key and Alice's last message, and Eve observes the
+    message only. Goal and key are independent uniform bits, drawn at the start of an episode. At
+    every step, all three agents utter a vector of width 4: the one-hot vector of a `Discrete(4)`
+    action, or with `continuous_actions=True` the `Box(0, 1, (4,))` action itself. Alice's is her
+    message, the others' are guesses. A guess answers the message of the previous step, so the first
+    guess is blind. With the goal `g` as a one-hot vector and the utterance `c_i` of agent `i`,
 
     .. math:: e_i = 0 \text{ if } c_i = 0 \text{ exactly, else } \lVert c_i - g \rVert^2, \qquad
               r_{eve} = -e_{eve}, \quad r_{bob} = r_{alice} = e_{eve} - e_{bob}.
 
-    So silence, which only continuous actions can utter, counts as a perfect guess, as in MPE2. The
-    episode is truncated for all at step `max_steps`, because no observation tells the time.
+    So silence, which only continuous actions can utter, counts as a perfect guess, as in MPE2. All
+    agents are truncated at step `max_steps`, because no observation contains the time.
 
-    Expected returns at 25 steps (eve / bob and alice): uniform symbols -37.5 / 0; goal told openly
-    and guessed by both from the second step on -1 / 0; goal xor key, which leaves eve a coin to
-    toss, -25 / +24, the minimax value for discrete actions.
+    Expected returns at 25 steps (eve / bob and alice): -37.5 / 0 for uniform symbols; -1 / 0 if the
+    goal is sent in plain text and both guess it from the second step on; -25 / +24 for goal xor
+    key, against which Eve can only guess at random. This is the minimax value for discrete actions.
 
-    Metric `accuracy` `[A]`, summed over an episode: the share of the steps after the blind first
-    one on which an utterance, read as a guess, is right, that is closer to the goal than to the
-    other possible goal (a symbol: equal to the goal; a tie, such as silence, is wrong). At the
-    optimum Bob has 1 and Eve 0.5 on average. Alice's row reads her words as a statement of the
-    goal: 1 is plain text, 0 the opposite, 0.5 on average for a cipher in the symbols 0 and 1.
+    The metric `accuracy` `[A]` is summed over an episode: the share of the steps after the first
+    one at which an utterance, read as a guess, is right, which means closer to the goal than to the
+    other possible goal (for a symbol: equal to the goal; a tie, such as silence, is wrong). At the
+    optimum Bob has 1 and Eve 0.5 on average. Alice's value reads her messages as guesses: 1 is
+    plain text, 0 its opposite, and a cipher in the symbols 0 and 1 has 0.5 on average.
 
     Args:
         continuous_actions: utter real vectors instead of single symbols.

@@ -56,14 +56,14 @@ _STYLE = (
 
 
 class Canvas:
-    """Collects shapes and gives them as SVG, one element to a line.
+    """An SVG canvas that collects shapes, one element to a line.
 
-    Colours are names of `LIGHT` and `DARK`. Lengths are units of the picture, which is scaled to
-    wherever it is shown.
+    Colours are names of `LIGHT` and `DARK`. Lengths are in units of the picture, which is scaled
+    where it is shown.
 
     Args:
-        width: of the picture.
-        height: of the picture.
+        width: width of the picture.
+        height: height of the picture.
     """
 
     def __init__(self, width: float, height: float) -> None:
@@ -82,7 +82,7 @@ class Canvas:
         corner: float = 0.0,
         action: int | None = None,
     ) -> None:
-        """Add a rectangle, by its top left corner; who points at one takes its `action`."""
+        """Add a rectangle, by its top left corner; a click on it takes its `action`."""
         place = f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}"'
         if action is not None:
             place += f' data-action="{action}"'

@@ -16,29 +16,28 @@ from jaxmarl_envs.threefry import unrolled
 
 @struct.dataclass
 class Params:
-    """No numbers to set: cards and bets are structure."""
+    """No numeric parameters: cards and bets are part of the structure."""
 
 
 @struct.dataclass
 class State:
-    """A deal, and how far the betting on it is."""
+    """State of a game: the deal and the node of the betting."""
 
     cards: jax.Array  # [2 or 3] int32: the rank of each player's card, and of the public one
     node: jax.Array  # [] int32: of `Betting`
 
 
 class Poker(MultiAgentEnv[State, Params]):
-    """Two players bet on one card each; a subclass says by which rules.
+    """Limit poker for two players with one card each; subclasses define the rules.
 
-    Slots are `first`, who begins every round, and `second`. Actions are `fold`, `call` (a check
-    where there is nothing to pay) and `raise`; who may not fold or raise has them masked, and one
-    that is taken all the same counts as a call. Rewards are what a game won or lost, in antes, at
-    its last step.
+    Slots are `first`, who begins every round, and `second`. Actions are `fold`, `call` (or check)
+    and `raise` (or bet). A fold or raise that the rules do not allow is masked; if chosen, it
+    counts as a call. The reward is the amount won or lost, in antes, at the last step.
 
-    A slot's features are zeros and ones and say all that it knows: which seat it has, its card, the
-    public card once it lies there, and every call and raise of both rounds. So an observation is an
-    information state, and a policy without memory loses nothing. For centralised critics `state`
-    has all cards, the public one from the start, and the calls and raises.
+    A slot's features are zeros and ones and contain all that its player knows: seat, own card, the
+    public card once it is shown, and every call and raise of both rounds. So an observation is an
+    information state, and a feed-forward policy loses nothing. For centralised critics `state` has
+    all cards, including the public one from the start, and the calls and raises.
     """
 
     agents = AGENTS
@@ -145,8 +144,8 @@ class Poker(MultiAgentEnv[State, Params]):
 class KuhnPoker(Poker):
     """Kuhn poker: three cards, an ante and one bet of the same size.
 
-    The first player loses 1/18 of an ante per game if both play best. Kuhn 1950; see `Poker` for
-    slots, actions, features and rewards.
+    The first player loses 1/18 of an ante per game if both play optimally. Kuhn 1950; see `Poker`
+    for slots, actions, features and rewards.
     """
 
     name = "kuhn_poker"
@@ -157,7 +156,7 @@ class LeducHoldem(Poker):
     """Leduc hold'em: six cards of three ranks, a public card, and two rounds of betting.
 
     A raise is 2 antes in the first round and 4 in the second, at most two in each; the first player
-    loses 0.0856 antes per game if both play best. Southey et al. 2005; see `Poker` for slots,
+    loses 0.0856 antes per game if both play optimally. Southey et al. 2005; see `Poker` for slots,
     actions, features and rewards.
     """
 

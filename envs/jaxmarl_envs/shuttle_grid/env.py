@@ -1,11 +1,11 @@
-"""Shuttles on a zone-controlled one-way guidepath: cooperation in which only the idle ones act.
+"""Shuttles on a grid of one-way streets: cooperation in which only idle shuttles act.
 
 A storage hall is a grid of one-way streets (even rows east, odd rows west, even columns north, odd
 columns south). Each shuttle carries one load after another from a storage cell to a port. A cell is
 a zone that at most one shuttle may hold, and a moving shuttle holds the cell that it leaves as well
 as the one that it enters, as in the zone control of automated guided vehicles. So shuttles block
-each other, and four that want to follow each other round a block are deadlocked for good unless one
-of them takes its other exit. The clock never waits: a shuttle acts only while it is idle.
+each other, and four that want to follow each other around a block stay deadlocked unless one of
+them takes its other exit. Time advances at every step; a shuttle acts only while it is idle.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,30 +51,30 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     """Cooperating shuttles that carry loads from storage cells to ports.
 
     **Actions** (discrete, 3): 0 hold, 1 leave by the row, 2 leave by the column. Exits off the grid
-    are masked, and asking for one is holding. Shuttles with `busy > 0` do not act.
+    are masked; requesting one counts as holding. Shuttles with `busy > 0` do not act.
 
-    **A step.** (1) A request is feasible if the cell asked for is neither the position nor the
+    **A step.** (1) A request is feasible if the requested cell is neither the position nor the
     reserved cell of any other shuttle. (2) Among feasible requests for one cell the highest
     `1e6 * loaded + max(10, A) * min(wait, 999) + (i + t) mod A` wins. (3) Winners reserve the cell,
-    hold both cells until they arrive, and are busy for 2 steps (3 loaded), and 2 more if the axis
-    of travel changes. (4) Busy counts down. Where it reaches 0 the shuttle arrives and gives up the
-    old cell, and begins handling (4 steps) at once if this is its target; or, if it was handling,
-    it has picked up or delivered. `wait` counts the steps in a row that a shuttle stood idle and
-    did not get to leave, by its own choice or not; otherwise it is 0.
+    hold both cells until they arrive, and are busy for 2 steps (3 if loaded), and 2 more if the
+    axis of travel changes. (4) `busy` counts down. When it reaches 0, a moving shuttle arrives,
+    gives up the old cell, and begins handling (4 steps) at once if the new one is its target; a
+    handling shuttle has picked up or delivered. `wait` counts the consecutive steps at which a
+    shuttle was idle and did not leave, by its own choice or not, and is 0 for all other shuttles.
 
-    **Jobs.** Shuttle i's k-th job is drawn from `fold_in(fold_in(key, i), k)`: a uniform cell that
-    is no port, then a uniform port. So the stream of jobs does not depend on what anybody does.
-    At the start shuttles stand on distinct uniform cells, with the axis of their row exit if there
-    is one; one that happens to stand on its target begins handling.
+    **Jobs.** The k-th job of shuttle i is drawn from `fold_in(fold_in(key, i), k)`: a uniform cell
+    that is not a port, then a uniform port. So jobs do not depend on any actions. At the start,
+    shuttles are on distinct uniform cells, with the axis of their row exit if there is one; a
+    shuttle that is on its target begins handling.
 
-    **Reward**: the deliveries of the step, the same for all, or with `reward="own"` each shuttle's
-    own, or with `reward="progress"` what all have come nearer to delivering, in deliveries (see
-    `progress.py`). `info["metrics"]["deliveries"]` always has the team's; `"own_deliveries"` each
-    one's.
+    **Reward**: the team's deliveries at the step; with `reward="own"` each shuttle's own; with
+    `reward="progress"` how much closer the team came to its deliveries, in units of deliveries (see
+    `progress.py`). The metric `deliveries` always counts the team's, and `own_deliveries` each
+    shuttle's own.
 
-    **End**: all are *terminated* after `params.max_steps` steps. The observation tells the time
-    left, so nothing is worth anything beyond it (Pardo et al., 2018, "Time limits in reinforcement
-    learning").
+    **End**: all are *terminated* after `params.max_steps` steps. The observation contains the
+    remaining time, so values beyond the end are 0 (Pardo et al., 2018, "Time limits in
+    reinforcement learning").
 
     **Observation**: `[A, 16 + 50 + 10 (A - 1)]`, with `full_view` 3 + 6 (A - 1) more, all in
     [-1, 1]; see `observation.py`.
@@ -90,10 +90,10 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         turn: steps added to a move when the axis changes.
         handling: steps to pick up or to deliver.
         max_steps: default of `params.max_steps`.
-        full_view: observations also tell what precedence and the routes of mates hang on.
-        half_turn: a shuttle in the lower half of the hall sees everything turned by 180 degrees, as
-            if it stood in the upper half. Streets look alike from there, so nothing is lost and a
-            policy need not learn everything twice; ports must look alike, too.
+        full_view: also observe what right of way and the other shuttles' routes depend on.
+        half_turn: a shuttle in the lower half of the grid observes the grid rotated by 180 degrees,
+            as if it were in the upper half. Streets look the same from there, so a policy need not
+            learn everything twice; ports must look the same, too.
 
     Raises:
         ValueError: an argument is out of range.

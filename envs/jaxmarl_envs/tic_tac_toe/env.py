@@ -18,13 +18,13 @@ ILLEGAL_MODES = ("lose", "random")
 
 
 class TicTacToe(MultiAgentEnv[State, Params]):
-    """The (m, n, k)-game: whoever first has `k` stones in a row, column or diagonal wins.
+    """The (m, n, k)-game: the first player with `k` stones in a row, column or diagonal wins.
 
     Slots are `x`, who moves first, and `o`. Each slot's features are three planes over the board:
-    its own stones, the opponent's stones, and 1 everywhere while it is to move. An action is the
-    row-major index of a cell. At the step that ends the game both lives terminate, the winner earns
-    1 and the loser -1, or both 0 in a draw; `info["metrics"]` then has a 1 in `win`, `draw` or
-    `loss` of each slot.
+    its own stones, the opponent's stones, and 1 everywhere when it is its turn. An action is the
+    row-major index of a cell. At the step that ends the game, both lives terminate; the winner
+    receives 1 and the loser -1, or both 0 in a draw. `info["metrics"]` then has a 1 in `win`,
+    `draw` or `loss` of each slot.
 
     Args:
         size: side of a square board, or `(rows, cols)`.

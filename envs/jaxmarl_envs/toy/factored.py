@@ -140,12 +140,12 @@ class LockParams:
 
 
 class CombinationLock(MultiAgentEnv[jax.Array, LockParams]):
-    """One agent sets all wheels of a lock at once, to the code that it sees.
+    """One agent sets all wheels of a lock at once, to the code that it observes.
 
     An episode is one step. The code is uniform. The agent sees it, one-hot for each wheel, and
-    earns the share of wheels that it has set right, times `params.prize`. By default the greatest
-    return is 1, and uniform play earns `1 / num_options`. What is right for one wheel does not
-    depend on the others.
+    receives the share of wheels that it has set correctly, times `params.prize`. By default the
+    maximum return is 1, and uniform play earns `1 / num_options`. The right option of a wheel does
+    not depend on the others.
 
     Args:
         num_wheels: choices of an action.

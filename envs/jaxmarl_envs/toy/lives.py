@@ -124,7 +124,7 @@ class Basic(_Naming):
 
 @struct.dataclass
 class NoParams:
-    """No numbers to set: who acts when is structure."""
+    """No numeric parameters: turns are part of the structure."""
 
 
 class _TakingTurns(_Naming):
@@ -196,7 +196,7 @@ class EarlyDone(_TakingTurns):
 
 
 class RoundRobin(_TakingTurns):
-    """N agents act one per step, in turn, and each lives for 5 decisions.
+    """N agents take turns, one per step, and each lives for 5 decisions.
 
     At step t it is the turn of agent t mod N. An agent's life terminates with its last decision, so
     an episode lasts `num_decisions * num_agents` steps, 5 N by default, and the agents leave one by
@@ -242,7 +242,7 @@ class FlexAgentsState:
 
 
 class FlexAgents(_Naming):
-    """Agents join and leave at random, in recycled slots; the episode is over when nobody lives.
+    """Agents join and leave at random, in recycled slots; the episode ends when none is alive.
 
     The first slot holds an agent at the start, the others are empty. One step, in this order:
 

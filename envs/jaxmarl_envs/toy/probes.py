@@ -1,4 +1,4 @@
-"""Probe environments: each asks one thing of a trainer, and every answer is known by hand.
+"""Probe environments: each tests one property of a trainer, with values computed by hand.
 
 Values are those that a critic must reach: `gamma` is the discount, and "by decision" and "by step"
 say whether it counts an agent's own decisions or the steps of the environment.
@@ -17,7 +17,7 @@ _NUM_SYMBOLS = 2
 
 @struct.dataclass
 class Clock:
-    """All there is to the state of a constant environment."""
+    """State of a constant environment: the steps done."""
 
     time: jax.Array  # [] int32: steps done
 
@@ -79,7 +79,7 @@ class _Constant(MultiAgentEnv):
 
 
 class ValueOnly(_Constant):
-    """One agent, one step, a constant reward: is the value of a terminal decision learnt?
+    """Probe of the critic: one agent, one step and a constant reward.
 
     The agent earns `params.reward` whatever it does, and its life terminates. V = reward, for every
     discount; every return is the reward.
@@ -99,7 +99,7 @@ class ValueOnly(_Constant):
 
 
 class TruncationOnly(_Constant):
-    """A constant reward that only the clock ends: is V bootstrapped where a life is truncated?
+    """Probe of bootstrapping at truncation: a constant reward until a time limit.
 
     The agent earns `params.reward` at each of `params.max_steps` steps, whatever it does; then its
     life is truncated. The observation is the same at all steps, so V = reward / (1 - gamma),
@@ -137,7 +137,7 @@ class DelayedRewardState:
 
 
 class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
-    """The first agent acts and is paid at the other's later step: does the reward find its way?
+    """Probe of credit: the first agent acts, and is rewarded at a later step of the other agent.
 
     Each observation shows one of two symbols. At step 0 only `first` acts; at steps 1 to
     `params.delay` only `second` does, and `first` waits. `second` earns 1 at each of its steps at
@@ -236,7 +236,7 @@ class RememberCueState:
 
 
 class RememberCue(MultiAgentEnv[RememberCueState, RememberCueParams]):
-    """A cue at the first decision is asked for at the last one: is there memory, and is it held?
+    """Probe of memory: a cue that is shown at the first step is asked for at the last one.
 
     Step 0 shows one of two cues, equally likely, to be acted on without effect. `params.delay`
     steps go by: at odd ones the agent does not act and the observation shows the *other* cue, at

@@ -1,4 +1,4 @@
-"""Small environments, each for one thing that agents can do, with known optima."""
+"""Small environments, each of which tests one feature, with known optima."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ class RelayState:
 
 
 class Relay(MultiAgentEnv[RelayState, RelayParams]):
-    """A carries the baton and is gone for good; at that step B is born where A has left it.
+    """A late-joining agent: B is born at the step at which A's life ends, and carries on its baton.
 
     The baton starts at 0 of a line; the goal is at `2 * leg` or `-2 * leg`, a fair coin. A carries
     the baton one step left (action 0) or right (action 1) at each of steps 0 to `leg - 1`. At
@@ -212,7 +212,7 @@ class PressYourLuckState:
 
 
 class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
-    """Throw again or hold: a zero-sum dice game with runs of moves and with steps of pure chance.
+    """A zero-sum dice game, throw again or hold, with runs of moves and steps of pure chance.
 
     Who has the turn throws (action 1) or holds (action 0). A throw is followed by a step at which
     nobody acts and the die falls: with probability `p_bust` the points at stake are lost and the

@@ -1,4 +1,4 @@
-"""A game whose best outcome takes two that decide together."""
+"""The two-step game of QMIX, in which two agents have to coordinate."""
 
 import jax
 import jax.numpy as jnp
@@ -17,18 +17,20 @@ class TwoStepState:
 
 
 class TwoStep(MultiAgentEnv[TwoStepState, None]):
-    r"""Two decide at once, twice; what is best takes both, and each alone would lose by it.
+    r"""The two-step game of QMIX: the best outcome needs both agents to take a risk.
 
-    The first step pays nothing. Action 0 of `agent_0` leads to a step that pays 7 in all, whatever
-    both do. Its action 1 leads to one that pays by both actions,
+    Both agents act at both steps. The first step has no reward. Action 0 of `agent_0` leads to a
+    second step whose team reward is 7, whatever both do. Its action 1 leads to one in which the
+    team reward depends on both actions:
 
-    .. math:: \begin{pmatrix} 0 & 1 \\ 1 & 8 \end{pmatrix},
+    .. math:: \begin{pmatrix} 0 & 1 \\ 1 & 8 \end{pmatrix}.
 
-    so with a partner at random action 1 is worth 4.5 and action 0 is worth .5. Each earns half of
-    what is paid. Together they earn at most 8; what tempts players that learn apart is 7, as the
-    risky step pays less unless both already play 1 there. Uniform play earns 4.75.
+    There, with a partner that plays at random, action 1 is worth 4.5 and action 0 is worth .5. Each
+    agent receives half of the team reward. The maximum is 8. Agents that learn independently tend
+    to settle for 7, because the risky step is worth less unless both already play 1 there. Uniform
+    play earns 4.75.
 
-    After the two-step game of Rashid et al., "QMIX" (2018), section 5 and table 1.
+    From Rashid et al., "QMIX" (2018), section 5 and table 1.
     """
 
     name = "two_step"

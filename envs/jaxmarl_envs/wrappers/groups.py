@@ -1,4 +1,4 @@
-"""Agents that share their rewards: any environment, played for the good of groups."""
+"""Shared rewards: a wrapper in which the agents of a group share their rewards."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ class GroupedState:
 
 
 class Grouped(MultiAgentEnv[GroupedState, Any]):
-    r"""An environment in which the agents of a group earn together.
+    r"""A wrapper in which the agents of a group share their rewards.
 
     With `r` the wrapped environment's rewards, `L` the slots that held an agent before the step and
     `G(i)` the group of agent `i`, which is `i` alone for an agent outside every group,

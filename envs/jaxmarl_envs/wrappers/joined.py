@@ -1,4 +1,4 @@
-"""Groups of agents that decide as one: any environment, with a logical agent for each group."""
+"""Joint agents: a wrapper that merges each group of agents into one agent."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -42,30 +42,29 @@ class JoinedState:
 
 
 class Joined(MultiAgentEnv[JoinedState, Any]):
-    """An environment in which the agents of a group are one agent that decides for all of them.
+    """A wrapper that merges each group of agents into one agent, which acts for all of them.
 
-    In the place of its first member each group has a slot, called by the group's name:
+    Each group has a slot with the group's name, in place of its first member:
 
-    * It sees what its members see, side by side in their own sizes and flattened, and for each
-      member whether it lives and whether it acts.
-    * Where every agent has one choice, one action is a combination of its members' actions, counted
-      in the order of `numpy.ndindex` over their numbers; those of members that do not act are 0. So
-      what is learnt is the joint distribution, which may depend on all of it, and not one for each
-      member. With `joint=False` it is the members' choices side by side, a `MultiDiscrete`: one
-      distribution for each member, of which there is no bound on the combinations.
-    * In all other environments the members' factors are side by side: a `Box` of numbers alone, a
-      `MultiDiscrete` of choices alone, else a `Tuple` of the members' own spaces. Of members that
-      do not act, option 0 of every choice alone is legal, and any numbers.
-    * It lives while a member lives, acts when a member acts, and earns what its members earn
-      together. Its life is truncated if at its last step a member's was, else terminated.
+    * It observes its members' observations, flattened to their own sizes and concatenated, and for
+      each member whether it lives and whether it acts.
+    * If every agent has one choice, an action is a combination of the members' actions, in the
+      order of `numpy.ndindex` over their numbers of options; members that do not act have 0. So the
+      policy learns the joint distribution. With `joint=False` the action is a `MultiDiscrete` of
+      the members' choices: one distribution for each member, without a limit on combinations.
+    * In all other environments the members' factors are concatenated: to a `Box` if there are only
+      numbers, to a `MultiDiscrete` if there are only choices, or to a `Tuple` of the members' own
+      spaces. For members that do not act, only option 0 of every choice is legal, and any numbers.
+    * It lives while a member lives, acts when a member acts, and receives the sum of its members'
+      rewards. Its life is truncated if a member's life was at its last step, else terminated.
 
-    Agents in no group see and do what they did, flattened. Metrics are summed over members. Scripts
-    of the wrapped environment decide for every member.
+    Agents in no group keep their observations, flattened, and actions. Metrics are summed over
+    members. Scripted policies of the wrapped environment act for every member.
 
     Args:
         env: the environment to wrap.
         groups: the names of each group's agents; a group has at least one, and nobody is in two.
-        joint: whether a group's action is one choice of a combination.
+        joint: whether a group's action is a single choice among all combinations.
 
     Raises:
         ValueError: an unknown agent, an empty group, an agent that is named twice, no group at all,

@@ -35,7 +35,7 @@ HINTS = {
     "env": "the environment is handed to Trainer(env, env_params, config)",
     "env_config": "the environment is handed to Trainer(env, env_params, config)",
     "env_runner_": "there are no processes to watch",
-    "env_task_fn": "env_schedules changes numbers of the environment while training",
+    "env_task_fn": "env_schedules changes parameters of the environment during training",
     "action_space": "the environment defines it",
     "observation_space": "the environment defines it",
     "action_mask_key": "masks are a field of every observation",

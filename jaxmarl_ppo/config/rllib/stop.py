@@ -73,7 +73,7 @@ def read_stop(stop: Mapping[str, Any], iteration_steps: int, findings: Findings)
             else:
                 steps.append(value * (iteration_steps if key in _ITERATIONS else 1))
         else:
-            findings.lose(name, value, "a number of the log can be given as until=")
+            findings.lose(name, value, "a metric of the log can be given as until=")
     told: dict[str, Any] = {
         "total_env_steps": max(1, math.ceil(min([*steps, ENDLESS]))),
         "until": tuple(until),

@@ -148,9 +148,9 @@ const DOES = {
 // Games that were played where the players come from: the same is to be computed here.
 function largestDifference() {
   let largest = 0;
-  for (const { key, ticks } of table.data.checks) {
+  for (const { key, steps } of table.data.checks) {
     beginGame(newArray("uint32", [2], Uint32Array.from(key)));
-    for (const { actions, probs } of ticks) {
+    for (const { actions, probs } of steps) {
       const found = table.programs.ask(table.now)[0].data;
       probs.forEach((p, k) => p !== null && (largest = Math.max(largest, Math.abs(p - found[k]))));
       step({ ...actions });

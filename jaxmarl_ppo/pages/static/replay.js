@@ -3,7 +3,7 @@
 const view = { data: null, episode: 0, step: 0, timer: null, plot: null, severalPlayers: false, showsScripts: false };
 
 const episode = () => view.data.episodes[view.episode];
-const numSteps = () => episode().ticks.length;
+const numSteps = () => episode().steps.length;
 
 function showPicture() {
   const { lines, frames } = episode();
@@ -21,7 +21,7 @@ function markChoices(picture) {
       for (const kind of kinds) seen.add(`${place.localName === "g" ? "way" : "cell"} ${kind}`);
     }
   };
-  const slots = view.step === numSteps() ? [] : episode().ticks[view.step];
+  const slots = view.step === numSteps() ? [] : episode().steps[view.step];
   slots.forEach((now, slot) => {
     if (!now || !("action" in now) || Array.isArray(now.action)) return;
     // Where every move is a best one, marks on all of them would say nothing.
@@ -59,7 +59,7 @@ function series(measure) {
   return view.data.agents.map((_, slot) => {
     const points = [];
     let sum = 0;
-    episode().ticks.forEach((step, t) => {
+    episode().steps.forEach((step, t) => {
       const now = step[slot];
       if (now) {
         sum += now.reward;
@@ -102,7 +102,7 @@ const isMistake = (step) => step.some((slot) => slot && slot.mistake);
 // Above, mistakes by the signs of those who make them; below, where somebody earns or loses. What is
 // so at many steps is for the chart to show.
 function showMarks() {
-  const { ticks: steps } = episode();
+  const { steps } = episode();
   // The slider's knob is 16 pixels wide, and stays within its ends.
   const place = (mark, t) => {
     mark.style.left = `calc(8px + (100% - 16px) * ${t / Math.max(steps.length, 1)})`;
@@ -163,7 +163,7 @@ function play() {
 const toggle = () => (view.timer ? pause() : play());
 
 function nextMistake(backwards) {
-  const found = episode().ticks.map((step, t) => (isMistake(step) ? t : -1)).filter((t) => t >= 0);
+  const found = episode().steps.map((step, t) => (isMistake(step) ? t : -1)).filter((t) => t >= 0);
   if (!found.length) return;
   if (view.timer) pause();
   const later = backwards ? found.filter((t) => t < view.step) : found.filter((t) => t > view.step);
@@ -194,7 +194,7 @@ const KEYS = {
 
 function episodeName(one, index) {
   const { agents } = view.data;
-  const sums = agents.map((_, slot) => one.ticks.reduce((sum, step) => sum + (step[slot] ? step[slot].reward : 0), 0));
+  const sums = agents.map((_, slot) => one.steps.reduce((sum, step) => sum + (step[slot] ? step[slot].reward : 0), 0));
   const what = one.interest.length ? ` (${one.interest.join(", ")})` : "";
   const together = agents.length > 1 && sums.every((sum) => sum === sums[0]);
   const shown = sums.map((sum, slot) => `${agents[slot].name} ${number(sum)}`).join(", ");
@@ -205,7 +205,7 @@ function episodeName(one, index) {
 // Shows episodes in the elements of replay.html; keys are those pressed within `root`.
 function startReplay(data, root) {
   view.data = data;
-  const holds = (one) => one.ticks.flatMap((step) => step.flatMap((now) => (now ? [one.names[now.player]] : [])));
+  const holds = (one) => one.steps.flatMap((step) => step.flatMap((now) => (now ? [one.names[now.player]] : [])));
   view.severalPlayers = new Set(data.episodes.flatMap(holds)).size > 1;
   byId("episode").replaceChildren(
     ...view.data.episodes.map((one, index) => make("option", {}, episodeName(one, index))),

@@ -2,7 +2,7 @@
 
 // A picture stands between two steps: cards tell of the step that comes next.
 function showAgents() {
-  const steps = episode().ticks;
+  const steps = episode().steps;
   const atEnd = view.step === numSteps();
   const slots = atEnd ? [] : steps[view.step];
   const all = view.data.agents.map((_, slot) => slot);
@@ -17,7 +17,7 @@ function showAgents() {
 
 // Of the life that goes on, or has just ended with the episode: who is born again begins at nothing.
 function returnSoFar(slot) {
-  const steps = episode().ticks;
+  const steps = episode().steps;
   let sum = 0;
   for (let t = view.step - 1; t >= 0; t--) {
     const now = steps[t][slot];
@@ -69,7 +69,7 @@ function restCard(others, slots, atEnd) {
 }
 
 // Whether somebody else held the slot before, or nobody.
-const isReborn = (slot) => episode().ticks.slice(0, view.step).some((step) => !step[slot] || step[slot].end);
+const isReborn = (slot) => episode().steps.slice(0, view.step).some((step) => !step[slot] || step[slot].end);
 
 // A number with its explanation, for those who point at it.
 const explained = (words, meaning) => make("abbr", { title: meaning }, words);

@@ -153,7 +153,7 @@ def from_gymnasium(
         name: what to call it; None for its id, or the name of its class.
 
     Warns:
-        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        UnrepeatableEnvironmentWarning: an episode differs when it is repeated.
         ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
 
     Raises:

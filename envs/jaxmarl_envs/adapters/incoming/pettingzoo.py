@@ -117,7 +117,7 @@ def from_pettingzoo(
         name: what to call it; None for what it calls itself.
 
     Warns:
-        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        UnrepeatableEnvironmentWarning: an episode differs when it is repeated.
         ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
 
     Raises:

@@ -129,7 +129,7 @@ def from_rllib_env(
         name: what to call it; None for the name of its class.
 
     Warns:
-        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        UnrepeatableEnvironmentWarning: an episode differs when it is repeated.
         ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
 
     Raises:

@@ -122,7 +122,7 @@ def from_vmas(
         **options: keyword arguments of the scenario, such as `n_agents=4`.
 
     Warns:
-        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        UnrepeatableEnvironmentWarning: an episode differs when it is repeated.
         EndlessEnvironmentWarning: there is no limit, and no episode has come to its end.
 
     Raises:
