@@ -259,6 +259,9 @@ class MultiAgentEnv(Generic[State, Params]):
         otherwise.
         """
 
+    def close(self) -> None:
+        """End what steps have started, such as other processes; later steps start it again."""
+
     def step_batch_ahead(
         self, keys: jax.Array, state: State, action: Any, params: Params, ahead: Ahead[State]
     ) -> StepResult[State]:

@@ -12,6 +12,7 @@ from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.observations import Part
 from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import Box, Space
+from jaxmarl_envs.wrappers.wrapper import Wrapper
 
 REWARDS = ("sum", "mean")
 OWN_REWARD = "own_reward"
@@ -42,7 +43,7 @@ class GroupedState:
     alive: jax.Array  # [A] bool
 
 
-class Grouped(MultiAgentEnv[GroupedState, Any]):
+class Grouped(Wrapper[GroupedState]):
     r"""A wrapper in which the agents of a group share their rewards.
 
     With `r` the wrapped environment's rewards, `L` the slots that held an agent before the step and
@@ -75,10 +76,10 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
     ) -> None:
         if reward not in REWARDS:
             raise ValueError(f"reward={reward!r}: valid choices are {', '.join(REWARDS)}")
-        self.env, self.reward = env, reward
+        super().__init__(env)
+        self.reward = reward
         self.groups = check_groups(env, groups)
         self.name, self.agents = f"{env.name}_grouped", env.agents
-        self.steps_on_host = env.steps_on_host
         if env.made_as is not None:
             name, kwargs = env.made_as
             options = {"groups": self.groups, "reward": reward, "env_kwargs": kwargs}
@@ -87,10 +88,6 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         for members in self.groups.values():
             slots = [env.agent_index(agent) for agent in members]
             self._together[np.ix_(slots, slots)] = True
-
-    def prepare(self, num_envs: int) -> None:
-        """Start what steps of the wrapped environment need."""
-        self.env.prepare(num_envs)
 
     @property
     def max_actors(self) -> int:
@@ -105,19 +102,6 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
             return lambda state, *args: script(state.inner, *args)
 
         return {name: unwrap(script) for name, script in self.env.baselines.items()}
-
-    @property
-    def default_params(self) -> Any:
-        """Return the wrapped environment's own parameters."""
-        return self.env.default_params
-
-    def horizon(self, params: Any) -> int | jax.Array | None:
-        """Return the wrapped environment's own horizon."""
-        return self.env.horizon(params)
-
-    def phase_length(self, params: Any) -> int | jax.Array | None:
-        """Return the wrapped environment's own length of phases."""
-        return self.env.phase_length(params)
 
     def observation_space(self, agent: str, params: Any) -> Box:
         """Return the agent's observation space in the wrapped environment."""

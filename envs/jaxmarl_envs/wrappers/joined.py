@@ -14,6 +14,7 @@ from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import MAX_CHOICES, Box, Discrete, Space
 from jaxmarl_envs.wrappers.groups import check_groups
 from jaxmarl_envs.wrappers.side_by_side import SideBySide, flat, product
+from jaxmarl_envs.wrappers.wrapper import Wrapper
 
 
 def joined(
@@ -41,7 +42,7 @@ class JoinedState:
     seen: Observation
 
 
-class Joined(MultiAgentEnv[JoinedState, Any]):
+class Joined(Wrapper[JoinedState]):
     """A wrapper that merges each group of agents into one agent, which acts for all of them.
 
     Each group has a slot with the group's name, in place of its first member:
@@ -74,7 +75,8 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
     def __init__(
         self, env: MultiAgentEnv, groups: Mapping[str, Sequence[str]], joint: bool = True
     ) -> None:
-        self.env, self.groups = env, check_groups(env, groups)
+        super().__init__(env)
+        self.groups = check_groups(env, groups)
         self.joint = joint
         self._check_joint()
         group_of = {agent: group for group, members in self.groups.items() for agent in members}
@@ -87,7 +89,6 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
                 )
         self.name = f"{env.name}_joined"
         self.agents = tuple(dict.fromkeys(group_of.get(agent, agent) for agent in env.agents))
-        self.steps_on_host = env.steps_on_host
         # Of every slot, the slots of its members in the wrapped environment.
         self._members = tuple(
             tuple(env.agent_index(agent) for agent in self.groups.get(name, (name,)))
@@ -117,10 +118,6 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
                 "joint=False has no effect: no group has two members; leave it out, or join more"
             )
 
-    def prepare(self, num_envs: int) -> None:
-        """Start what steps of the wrapped environment need."""
-        self.env.prepare(num_envs)
-
     @property
     def max_actors(self) -> int:
         """Bound who can act at one step, as the wrapped environment does."""
@@ -139,19 +136,6 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
             return decide
 
         return {name: join(script) for name, script in self.env.baselines.items()}
-
-    @property
-    def default_params(self) -> Any:
-        """Return the wrapped environment's own parameters."""
-        return self.env.default_params
-
-    def horizon(self, params: Any) -> int | jax.Array | None:
-        """Return the wrapped environment's own horizon."""
-        return self.env.horizon(params)
-
-    def phase_length(self, params: Any) -> int | jax.Array | None:
-        """Return the wrapped environment's own length of phases."""
-        return self.env.phase_length(params)
 
     def observation_space(self, agent: str, params: Any) -> Box:
         """Return the space of the members' observations, and for each whether it lives and acts."""

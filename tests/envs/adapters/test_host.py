@@ -24,7 +24,7 @@ from jaxmarl_envs.adapters.incoming.host import SlowEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.check import EnvContractError
-from jaxmarl_envs.wrappers import Grouped
+from jaxmarl_envs.wrappers import Grouped, Joined
 from jaxmarl_ppo import PPOConfig, Scripted, TrainConfig, Trainer
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 from jaxmarl_ppo.learner.build import make_learner
@@ -652,6 +652,18 @@ def test_processes_end_with_close_and_with_their_pool():
     del pool
     assert len(pids) == 2
     assert all(is_gone(pid, patience_s=0.1) for pid in pids)
+
+
+@pytest.mark.parametrize("wrap", [Grouped, Joined])
+def test_environments_around_others_close_them(wrap):
+    inner = from_pettingzoo(Leavers, num_workers=1)
+    env = wrap(inner, {"pair": ("a", "c")})
+    env.prepare(1)
+    (pid,) = inner.pool.pids
+    env.close()
+    assert is_gone(pid)
+    assert not inner.pool.pids
+    make("tic_tac_toe")[0].close()  # where there is nothing to end
 
 
 def test_as_many_workers_as_cores_keep_to_one_each(monkeypatch):
