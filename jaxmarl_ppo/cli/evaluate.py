@@ -18,6 +18,8 @@ class EvaluateOptions:
         episodes: how many; None for as many as the environment needs.
         seed: of the episodes.
         greedy: take each policy's most probable action instead of drawing one.
+        exact: also compute exact measures that take long: of `phantom_tic_tac_toe`, exploitability
+            and value.
         cross_play: also play all policies, snapshots, random play and the environment's scripted
             policies against each other; draws the matrix into the run's folder.
         row_agents: with `--cross-play`, the agents of one side; None for the first agent.
@@ -35,6 +37,7 @@ class EvaluateOptions:
     episodes: int | None = None
     seed: int = 0
     greedy: bool = False
+    exact: bool = False
     cross_play: bool = False
     row_agents: tuple[str, ...] | None = None
     env: str | None = None
@@ -69,6 +72,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         env=options.env,
         record=options.record,
         allow_imports=options.allow_import,
+        exact=options.exact,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json
@@ -100,6 +104,7 @@ def _evaluate_group(options: EvaluateOptions, folder: Path) -> int:
         env=options.env,
         checkpoint=None if options.checkpoint is None else folder.name,
         allow_imports=options.allow_import,
+        exact=options.exact,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json
