@@ -152,7 +152,7 @@ def test_the_picture_has_the_stones_of_both(step):
     assert 'data-action="4"' in framed[0]
 
 
-# ---- All information states (their values on small boards: test_sequence_form.py) -----------------
+# ---- All information states (values on small boards: test_sequence_form.py) ----------------------
 
 
 def codes_of(state, mover):
@@ -170,7 +170,6 @@ def table():
 
 @pytest.mark.slow
 def test_every_information_state_of_the_game_is_listed_once(table):
-    """As many as OpenSpiel and others count."""
     assert table.num_info_states == 5_990_669
     codes = codes_of(table.states(), table.mover.astype(np.int64))
     assert len(np.unique(codes)) == len(codes)

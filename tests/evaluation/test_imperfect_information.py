@@ -132,7 +132,7 @@ def test_exact_measures_are_not_asked_for_of_memory(monkeypatch):
     spec = PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=4))
     learner, population = prepare("phantom_tic_tac_toe", default_policy=spec)
     monkeypatch.setattr(evaluate, "play_episodes", cannot_play)
-    with pytest.raises(ValueError, match="exact=True: .* a policy with memory does not play by"):
+    with pytest.raises(ValueError, match=r"exact=True: .* a policy with memory does not play by"):
         evaluate_policies(learner, population, 16, exact=True)
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.core import Observation
 from jaxmarl_envs.phantom_tic_tac_toe import InformationTable as PhantomTable
 from jaxmarl_envs.phantom_tic_tac_toe import PhantomTicTacToe
 from jaxmarl_envs.poker import InformationTable as PokerTable
@@ -18,8 +18,6 @@ from jaxmarl_ppo.evaluation.scenarios.tabulated import (
     policies_by_seat,
     why_not_tabulated,
 )
-from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.types import Population, PyTree
 
 _BATCH_SIZE = 1 << 13  # information states at a time; bounds memory
 
@@ -31,24 +29,24 @@ def report_poker(evaluation: Evaluation) -> Report:
     obstacle = why_not_tabulated(evaluation.learner, "information state")
     if obstacle is not None:
         return {"exploitability_note": obstacle, "headline": [f"exploitability {obstacle}"]}
-    return _report(evaluation, PokerTable(env), "antes per game")
+    return _report(evaluation, PokerTable(env), env.observe, "antes per game")
 
 
 def report_phantom(evaluation: Evaluation) -> Report:
     """Report the winnings of best responses and of x per game, of policies without memory."""
-    assert isinstance(evaluation.learner.env, PhantomTicTacToe)
-    return _report(evaluation, PhantomTable(), "per game")
+    env = evaluation.learner.env
+    assert isinstance(env, PhantomTicTacToe)
+    return _report(evaluation, PhantomTable(), env.observe, "per game")
 
 
-def _report(evaluation: Evaluation, table: PokerTable | PhantomTable, unit: str) -> Report:
+def _report(
+    evaluation: Evaluation,
+    table: PokerTable | PhantomTable,
+    observe: Callable[..., Observation],
+    unit: str,
+) -> Report:
     learner, env = evaluation.learner, evaluation.learner.env
-    observe = jax.jit(jax.vmap(env.observe))
-    seats = policies_by_seat(
-        learner,
-        lambda player: tabulate(
-            learner, evaluation.env_params, evaluation.population, table, observe, player
-        ),
-    )
+    seats = policies_by_seat(learner, lambda player: tabulate(evaluation, table, observe, player))
     # Sampled play comes first: bluffs are random, and greedy play never or always bluffs.
     ways = {"stochastic": lambda policy: policy, "greedy": table.greedy}
     exploitability = exploitability_report(env.agents, seats, ways, table.best_response_value)
@@ -67,26 +65,28 @@ def _report(evaluation: Evaluation, table: PokerTable | PhantomTable, unit: str)
 
 
 def tabulate(
-    learner: Learner,
-    env_params: PyTree,
-    population: Population,
+    evaluation: Evaluation,
     table: PokerTable | PhantomTable,
-    observe: Callable,
+    observe: Callable[..., Observation],
     player: int,
 ) -> np.ndarray:
     """Compute a network's action probabilities at every information state, `[I, N]`.
 
     It is evaluated in every seat that it can play; rows of other seats are uniform. It must depend
     on nothing but the observation.
+
+    Args:
+        evaluation: of the network.
+        table: the information states.
+        observe: the environment's observation of a state.
+        player: the network.
     """
     policy = np.empty(table.action_mask.shape)
-    size = min(_BATCH_SIZE, len(policy))
+    size, observe_batch = min(_BATCH_SIZE, len(policy)), jax.jit(jax.vmap(observe))
+    inputs = evaluation.learner, evaluation.env_params, evaluation.population
     for begin in range(0, len(policy), size):
         # The last batch is filled up with its last row, so that all are of one compiled program.
         rows = np.minimum(np.arange(begin, begin + size), len(policy) - 1)
-        obs = observe(table.states(rows))
-        found = action_probabilities(
-            learner, env_params, population, obs, table.mover[rows], player
-        )
-        policy[rows] = found
+        obs = observe_batch(table.states(rows))
+        policy[rows] = action_probabilities(*inputs, obs, table.mover[rows], player)
     return policy
