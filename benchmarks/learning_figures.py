@@ -23,6 +23,7 @@ from whole_runs import train_whole
 import jaxmarl_envs
 from jaxmarl_ppo import PRESETS, Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies, format_report
+from jaxmarl_ppo.evaluation.scenarios.registry import is_exact_on_request
 from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.training.trainer import TrainResult
 
@@ -91,7 +92,13 @@ def train_and_evaluate(name: str, seed: int, episodes: int | None) -> dict[str, 
         "train_s": round(result.env_steps / _mean_rate(result), 1),
     }
     for greedy in (False, True):
-        report = evaluate_policies(trainer.learner, result.population, episodes, greedy=greedy)
+        report = evaluate_policies(
+            trainer.learner,
+            result.population,
+            episodes,
+            greedy=greedy,
+            exact=is_exact_on_request(env) and not greedy,  # which covers greedy play too
+        )
         print(format_report(report), flush=True)
         record["greedy" if greedy else "sample"] = report
     record["curves"] = {

@@ -5,9 +5,9 @@
 Trains the preset of a two-player zero-sum game, freezes its policy, and trains a fresh one in each
 seat against it. What these win on average is a lower bound on the policy's exploitability, up to
 the error of the games that measure it: no opponent wins more than a best response, and one that was
-trained longer or otherwise may win more than this one. It is for games that are too large for an
-exact best response; where that is known, it stands beside the bound. Also reports how many
-games a second were played while the policy was trained.
+trained longer or otherwise may win more than this one. Beside the bound stands the exact
+exploitability, which says how good a bound it is. Also reports how many games a second were played
+while the policy was trained.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from whole_runs import train_whole
 import jaxmarl_envs
 from jaxmarl_ppo import Linear, TrainConfig, Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies
+from jaxmarl_ppo.evaluation.scenarios.registry import is_exact_on_request
 from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.networks.actor_critic import ActorCritic
 
@@ -80,9 +81,13 @@ def train_and_respond(
         trainer = Trainer(env, params, config, run_dir, progress=False)
         result = train_whole(trainer)
         row |= {"env_steps": result.env_steps, **speed(result.history, first)}
-        report = evaluate_policies(trainer.learner, result.population, 1, seed=config.seed)
-        if "exploitability" in report:
-            row["exact_exploitability"] = report["exploitability"]["stochastic"]
+        report = evaluate_policies(
+            trainer.learner, result.population, 1, config.seed, exact=is_exact_on_request(env)
+        )
+        exact = report["exploitability"]
+        row["exact_exploitability"] = exact["stochastic"]
+        for own, other in ((first, second), (second, first)):
+            row[f"best_response_as_{own}"] = exact["best_response"]["stochastic"][other][SHARED]
         won = {}
         for own, other in ((first, second), (second, first)):
             response = response_config(config, run_dir, own, other, response_env_steps)

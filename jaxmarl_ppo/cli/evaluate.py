@@ -18,6 +18,8 @@ class EvaluateOptions:
         episodes: number of episodes; None for as many as the environment needs.
         seed: seed of the episodes.
         greedy: play each policy's most likely action, instead of sampling.
+        exact: also compute exact measures that take long: of `phantom_tic_tac_toe`, exploitability
+            and value.
         cross_play: also evaluate cross-play: all policies, snapshots, random play and the
             environment's scripted policies play against each other. The matrix is drawn into the
             run's folder.
@@ -36,6 +38,7 @@ class EvaluateOptions:
     episodes: int | None = None
     seed: int = 0
     greedy: bool = False
+    exact: bool = False
     cross_play: bool = False
     row_agents: tuple[str, ...] | None = None
     env: str | None = None
@@ -70,6 +73,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         env=options.env,
         record=options.record,
         allow_imports=options.allow_import,
+        exact=options.exact,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json
@@ -101,6 +105,7 @@ def _evaluate_group(options: EvaluateOptions, folder: Path) -> int:
         env=options.env,
         checkpoint=None if options.checkpoint is None else folder.name,
         allow_imports=options.allow_import,
+        exact=options.exact,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json

@@ -23,7 +23,7 @@ from jaxmarl_ppo.evaluation.episodes import (
 )
 from jaxmarl_ppo.evaluation.recording import record_episodes
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
-from jaxmarl_ppo.evaluation.scenarios.registry import find_scenario
+from jaxmarl_ppo.evaluation.scenarios.registry import check_exact, find_scenario
 from jaxmarl_ppo.evaluation.statistics import mean_and_se
 from jaxmarl_ppo.evaluation.tables import plot_cross_play
 from jaxmarl_ppo.evaluation.trajectories import check_new_record, save_trajectories
@@ -45,6 +45,7 @@ def evaluate_run(
     env: MultiAgentEnv | str | None = None,
     record: str | Path | None = None,
     allow_imports: Sequence[str] = (),
+    exact: bool = False,
 ) -> Report:
     """Evaluate the newest policies of a run; see `evaluate_policies`.
 
@@ -63,7 +64,9 @@ def evaluate_run(
     if record is not None:
         check_new_record(record)
     run = load_run(run_dir, env=env, allow_imports=allow_imports)
-    report = evaluate_policies(run.learner, run.population, episodes, seed, greedy, record=record)
+    report = evaluate_policies(
+        run.learner, run.population, episodes, seed, greedy, record=record, exact=exact
+    )
     if matrix:
         report["cross_play"] = cross_play(
             run.learner, run.population, episodes or DEFAULT_EPISODES, seed, greedy,
@@ -85,6 +88,7 @@ def evaluate_policies(
     env: MultiAgentEnv | None = None,
     env_params: PyTree | None = None,
     record: str | Path | None = None,
+    exact: bool = False,
 ) -> Report:
     """Play fresh episodes and return a report of plain data, fit for JSON.
 
@@ -98,6 +102,9 @@ def evaluate_policies(
         env: to play; None for the learner's own, else one with the same agents and sizes.
         env_params: its parameters; None for the learner's, or with an `env` for its default ones.
         record: a new `.npz` file for the episodes, step by step; see `load_trajectories`.
+        exact: also compute exact measures that take long and are left out otherwise. In
+            `phantom_tic_tac_toe`, these are exploitability and value over all 6 million information
+            states.
 
     Returns:
         `{"env", "episodes", "acting": "sample" or "greedy", "seed", "all": {...}, "agents": {name:
@@ -111,7 +118,8 @@ def evaluate_policies(
 
     Raises:
         ValueError: If `episodes` is not a whole number of at least 1, `env` has other agents than
-            the learner, or `record` exists, cannot be written or would be too large.
+            the learner, `record` exists, cannot be written or would be too large, or `exact` has no
+            effect in the environment or is impossible for these policies.
     """
     check_learner(learner)
     if record is not None:
@@ -126,7 +134,7 @@ def evaluate_policies(
             f"the environment has the agents {', '.join(env.agents)}, but the policies were made "
             f"for {', '.join(learner.env.agents)}"
         )
-    scenario = find_scenario(env)
+    scenario, exact_fn = find_scenario(env), check_exact(learner, env) if exact else None
     if episodes is None:
         episodes = scenario.num_episodes if scenario else DEFAULT_EPISODES
     episodes = check_num_episodes(episodes)
@@ -150,6 +158,10 @@ def evaluate_policies(
     if scenario:
         evaluation = Evaluation(learner, env_params, population, totals, greedy, key_scenario)
         report |= scenario.report_fn(evaluation)
+        if exact_fn is not None:
+            measured = exact_fn(evaluation)
+            headline = [*measured["headline"], *report["headline"]]
+            report |= {**measured, "headline": headline}
     return report
 
 

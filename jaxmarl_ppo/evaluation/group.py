@@ -24,6 +24,7 @@ def evaluate_group(
     env: MultiAgentEnv | str | None = None,
     checkpoint: str | None = None,
     allow_imports: Sequence[str] = (),
+    exact: bool = False,
 ) -> Report:
     """Evaluate every run of a group, and aggregate the reports.
 
@@ -35,6 +36,7 @@ def evaluate_group(
         env: as `load_run` needs it.
         checkpoint: the name of one of the group's checkpoints; None for the newest policies.
         allow_imports: as `load_run` needs it.
+        exact: as in `evaluate_policies`.
 
     Returns:
         `{"env", "episodes", "acting", "seed", "numbers": {path: {"mean", "iqm", "ci95_low",
@@ -43,7 +45,7 @@ def evaluate_group(
         is that of the interquartile mean. The members' reports are unchanged.
 
     Raises:
-        ValueError: If there is no group, or one of its runs cannot be read.
+        ValueError: If there is no group, one of its runs cannot be read, or `exact` has no effect.
     """
     members = members_of(Path(group_dir))
     if not members:
@@ -57,7 +59,9 @@ def evaluate_group(
         run = load_run(where, env=env, allow_imports=allow_imports)
         # All share one program, which is compiled once.
         learner = run.learner if learner is None else learner
-        reports[folder.name] = evaluate_policies(learner, run.population, episodes, seed, greedy)
+        reports[folder.name] = evaluate_policies(
+            learner, run.population, episodes, seed, greedy, exact=exact
+        )
     first = next(iter(reports.values()))
     return {
         "env": first["env"],

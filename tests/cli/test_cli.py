@@ -115,6 +115,13 @@ def test_evaluate_prints_one_json_object_last(interrupted, capsys):
     assert "tic_tac_toe: 4 episodes" in output
 
 
+def test_exact_measures_are_asked_for_only_where_they_are_left_out(interrupted, capsys):
+    status, _, errors = run(capsys, "evaluate", str(interrupted[3]), "--exact")
+    assert status == 2
+    assert "exact=True has no effect on tic_tac_toe" in errors
+    assert "left out without it: phantom_tic_tac_toe" in errors
+
+
 def test_evaluated_episodes_are_recorded(interrupted, capsys, tmp_path):
     args = ("evaluate", str(interrupted[3]), "--episodes", "4", "--record", str(tmp_path / "x.npz"))
     status, output, _ = run(capsys, *args)

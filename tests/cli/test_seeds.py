@@ -53,6 +53,9 @@ def test_a_group_is_evaluated(group, capsys):
     status, _, err = run(capsys, f"evaluate {group} --cross-play")
     assert status == 2
     assert "--cross-play has no effect on a group of seeds" in err
+    status, _, err = run(capsys, f"evaluate {group} --exact")
+    assert status == 2
+    assert "exact=True has no effect on tic_tac_toe" in err
 
 
 def test_a_group_is_reported(group, capsys):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_envs.phantom_tic_tac_toe import PhantomTicTacToe
+from jaxmarl_envs.phantom_tic_tac_toe import InformationTable, PhantomTicTacToe
 from jaxmarl_envs.tic_tac_toe import winning_lines
 
 LINES = [set(line) for line in winning_lines(3, 3, 3).tolist()]
@@ -150,3 +150,59 @@ def test_the_picture_has_the_stones_of_both(step):
     framed = [line for line in svg.split("\n") if "stroke:var(--ink)" in line and "<rect" in line]
     assert len(framed) == 1
     assert 'data-action="4"' in framed[0]
+
+
+# ---- All information states (values on small boards: test_sequence_form.py) ----------------------
+
+
+def codes_of(state, mover):
+    """Write what the movers know as a number each: which cell was tried when, and what it held."""
+    rows = np.arange(len(mover))
+    tried, stones = (np.asarray(x)[rows, mover] for x in (state.tried, state.stones))
+    digits = np.where(stones, tried, np.where(tried > 0, tried + 9, 0)).astype(np.int64)
+    return digits @ 19 ** np.arange(9) * 2 + mover
+
+
+@pytest.fixture(scope="module")
+def table():
+    return InformationTable()
+
+
+@pytest.mark.slow
+def test_every_information_state_of_the_game_is_listed_once(table):
+    assert table.num_info_states == 5_990_669
+    codes = codes_of(table.states(), table.mover.astype(np.int64))
+    assert len(np.unique(codes)) == len(codes)
+    uniform = table.uniform_policy()
+    # Whoever tries cells at random places a stone at random: as in tic-tac-toe, whose games of
+    # random players are won by x with 737/1260 and by o with 363/1260.
+    assert table.expected_value(uniform, uniform) == pytest.approx(374 / 1260, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_best_responses_win_in_the_environment_what_they_are_said_to(table, step):
+    """Played, a game at a time, against a random policy; every state met is in the table."""
+    weights = np.random.default_rng(0).exponential(size=table.action_mask.shape) ** 2
+    weights = np.where(table.action_mask, weights, 0)
+    policy = weights / weights.sum(1, keepdims=True)
+    codes = codes_of(table.states(), table.mover.astype(np.int64))
+    order, num, rng = codes.argsort(), 20_000, np.random.default_rng(1)
+    for slot, seat in enumerate(("x", "o")):
+        value, response = (
+            table.best_response_value(policy, seat),
+            table.best_response(policy, seat),
+        )
+        (obs, state), won = begin(num), np.zeros(num)
+        for _ in range(PhantomTicTacToe().horizon(None)):
+            going, turn = ~np.asarray(state.over), np.asarray(state.turn)
+            code = codes_of(state, turn)
+            row = order[np.searchsorted(codes, code, sorter=order).clip(max=len(codes) - 1)]
+            assert (codes[row] == code)[going].all()
+            mask = np.asarray(obs.action_mask)[np.arange(num), turn]
+            np.testing.assert_array_equal(table.action_mask[row][going], mask[going])
+            probabilities = np.where(turn[:, None] == slot, response[row], policy[row])
+            drawn = (probabilities.cumsum(1) > rng.random((num, 1))).argmax(1)
+            obs, state, reward, *_ = step(state, np.stack([drawn, drawn], 1))
+            won += np.asarray(reward)[:, slot]
+        assert np.asarray(state.over).all()
+        assert abs(won.mean() - value) < 4 * won.std() / np.sqrt(num)

@@ -13,7 +13,7 @@ from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.tic_tac_toe.board import AGENTS, winning_lines
 
 _SIDE, _CELLS = 3, 9
-_LINES = (winning_lines(_SIDE, _SIDE, _SIDE)[:, :, None] == np.arange(_CELLS)).any(1)  # [8, cells]
+LINES = (winning_lines(_SIDE, _SIDE, _SIDE)[:, :, None] == np.arange(_CELLS)).any(1)  # [8, cells]
 # Nine stones at most, and each player runs into at most four of the other's.
 _MAX_TRIES = 17
 
@@ -94,7 +94,7 @@ class PhantomTicTacToe(MultiAgentEnv[State, Params]):
         count = (state.tried > 0).sum(-1, keepdims=True)  # [A, 1]
         stones = state.stones | (mine & placed)
         held = (to_move[:, None] & stones).any(0)  # [cells]: the mover's
-        lined_up = placed & (held | ~_LINES).all(-1).any()
+        lined_up = placed & (held | ~LINES).all(-1).any()
         drawn = placed & ~lined_up & stones.any(0).all()
         lost = ~legal & ~state.over
         ended = lined_up | drawn | lost

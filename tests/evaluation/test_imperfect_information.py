@@ -1,4 +1,4 @@
-"""What an evaluation says of poker: the exact exploitability of the networks that play."""
+"""What an evaluation says of games of imperfect information: exact exploitability of networks."""
 
 import jax
 import numpy as np
@@ -7,6 +7,8 @@ import pytest
 import jaxmarl_envs
 from jaxmarl_envs.poker import InformationTable
 from jaxmarl_ppo import LSTM, MLP, PolicySpec, TrainConfig, evaluate_policies, make_learner
+from jaxmarl_ppo.evaluation import evaluate
+from jaxmarl_ppo.evaluation.scenarios import imperfect_information
 from jaxmarl_ppo.evaluation.tables import format_report
 
 NETWORK = MLP(hidden_sizes=(8,))
@@ -66,6 +68,18 @@ def test_each_seat_has_a_policy_of_its_own():
     assert report["value"] == pytest.approx(table.expected_value(first, second), abs=1e-5)
 
 
+def test_information_states_are_tabulated_in_batches(monkeypatch):
+    """The last one is not full: 12 states in batches of 5."""
+    learner, population = prepare("kuhn_poker")
+    report = evaluate_policies(learner, population, 16)
+    monkeypatch.setattr(imperfect_information, "_BATCH_SIZE", 5)
+    in_batches = evaluate_policies(learner, population, 16)
+    for name in ("stochastic", "greedy"):
+        assert in_batches["exploitability"][name] == pytest.approx(
+            report["exploitability"][name], abs=1e-6
+        )
+
+
 def test_a_critic_that_sees_all_cards_changes_nothing_of_it():
     spec = PolicySpec(network=MLP(hidden_sizes=(8,), separate_critic=True), central_critic=True)
     learner, population = prepare("leduc_holdem", default_policy=spec)
@@ -99,3 +113,43 @@ def test_phantom_tic_tac_toe_is_played_against_random():
         assert sum(against[seat][name] for name in ("win", "draw", "loss")) == pytest.approx(1)
     # Of two that hardly differ from random play the one who begins wins more often.
     assert against["x"]["win"] > against["o"]["win"]
+    assert "exploitability" not in report  # unless asked for
+
+
+def cannot_play(*args, **kwargs):
+    raise AssertionError("played episodes before the options were checked")
+
+
+@pytest.mark.parametrize("name", ["kuhn_poker", "tic_tac_toe", "crypto"])
+def test_exact_measures_that_are_not_left_out_cannot_be_asked_for(name, monkeypatch):
+    learner, population = prepare(name)
+    monkeypatch.setattr(evaluate, "play_episodes", cannot_play)
+    with pytest.raises(ValueError, match=f"exact=True has no effect on {name}: .*: phantom_tic"):
+        evaluate_policies(learner, population, 16, exact=True)
+
+
+def test_exact_measures_are_not_asked_for_of_memory(monkeypatch):
+    spec = PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=4))
+    learner, population = prepare("phantom_tic_tac_toe", default_policy=spec)
+    monkeypatch.setattr(evaluate, "play_episodes", cannot_play)
+    with pytest.raises(ValueError, match=r"exact=True: .* a policy with memory does not play by"):
+        evaluate_policies(learner, population, 16, exact=True)
+
+
+@pytest.mark.slow
+def test_phantom_tic_tac_toe_is_evaluated_exactly_on_request():
+    """Over 6 million information states, in half a minute."""
+    learner, population = prepare("phantom_tic_tac_toe", mapping="per_agent")
+    report = evaluate_policies(learner, population, 30_000, exact=True)
+    found = report["exploitability"]
+    assert report["headline"][0] == (
+        f"stochastic policy: exact exploitability {found['stochastic']:.4f} per game"
+    )
+    assert "against random" in report["headline"][-1]
+    # The value of the game is 2/3, and nobody can be held to less by a best response.
+    won = {agent: found["best_response"]["stochastic"][agent][agent] for agent in ("x", "o")}
+    assert won["o"] > 2 / 3 > -won["x"]
+    assert found["stochastic"] == pytest.approx((won["x"] + won["o"]) / 2)
+    assert found["greedy"] > found["stochastic"]
+    x = report["agents"]["x"]
+    assert abs(report["value"] - x["return_mean"]) < 4 * x["return_se"]
