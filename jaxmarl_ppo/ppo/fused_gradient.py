@@ -228,7 +228,8 @@ def sum_gradients(
         parts = pl.pallas_call(
             functools.partial(_kernel, network, shape, towers, places(packed), num_programs),
             out_shape=jax.ShapeDtypeStruct((num_policies, num_programs, padded_width), jnp.float32),
-            grid=(num_policies, num_programs, len(towers)),
+            # One axis, since `vmap` adds its own, and a GPU's grid has no more than three.
+            grid=(num_policies * num_programs * len(towers),),
             compiler_params=options if on_chip else None,
             interpret=not on_chip,
             name="fused_gradient",
@@ -246,7 +247,8 @@ def _kernel(
     sums_ref: Any,
 ) -> None:
     """Run one program: a share of one policy's tiles in one tower."""
-    k, program, which = (pl.program_id(axis) for axis in range(3))
+    rest, which = jnp.divmod(pl.program_id(0), len(towers))
+    k, program = jnp.divmod(rest, num_programs)
     for index, tower in enumerate(towers):
         run = functools.partial(
             _sum_tiles,
