@@ -54,8 +54,9 @@ MIN_SIZE = 16
 TILE_ROWS = 32
 # Programs of all policies and towers: two for each multiprocessor of a large GPU.
 NUM_PROGRAMS = 264
-# Most weights of a tower that a program holds while it walks over tiles. More would not fit beside
-# their sums, and are read again for every tile, which the second-level cache serves.
+# Most weights of a tower that a program holds while it walks over its tiles. More, or those of
+# products without tensor cores, leave too few registers for the rest, of which a thread has 255:
+# they are read again for every tile, which the second-level cache serves.
 MAX_HELD = 16384
 NUM_LOSSES = len(fields(LossSums))
 
@@ -206,9 +207,8 @@ def sum_gradients(
     towers = _towers(network)
     num_policies, num_weights = params.shape
     num_programs = max(1, NUM_PROGRAMS // (num_policies * len(towers)))
-    # Without tensor cores there are more registers in use, of which a thread has 255.
-    few = network.matmul_precision != "float32" and all(t.size <= MAX_HELD for t in towers)
-    options = triton.CompilerParams(num_warps=8 if few else 16, num_stages=1)
+    narrow = all(tower.size <= MAX_HELD for tower in towers)
+    options = triton.CompilerParams(num_warps=8 if narrow else 16, num_stages=1)
     width = num_weights + NUM_LOSSES
     # A column more for what is not stored; rows begin with a cache line.
     padded_width = -(-(width + 1) // 32) * 32
@@ -273,7 +273,7 @@ def _sum_tiles(
 ) -> None:
     """Sum the gradients of a tower over this program's tiles, and store them."""
     weights_of = (tower.layers, tower.heads)
-    holds = tower.size <= MAX_HELD
+    holds = tower.size <= MAX_HELD and network.matmul_precision != "float32"
 
     def weights(ref: Any) -> PyTree:
         def load(own: _Weights) -> jax.Array:
