@@ -176,7 +176,9 @@ def _towers(network: StackedNetwork) -> tuple[_Tower, ...]:
 class _AllAtOnce(MaskedCategorical):
     """A categorical distribution whose actions are an axis, however few there are."""
 
-    _in_turn = False
+    @property
+    def _in_turn(self) -> bool:
+        return False
 
 
 def sum_gradients(
@@ -329,7 +331,7 @@ def _sum_tiles(
             sums_ref[k, program, num_weights + index] = part.sum()
 
 
-def _load_moments(refs: Moments | None, k: jax.Array, num_inputs: int) -> Moments | None:
+def _load_moments(refs: Any, k: jax.Array, num_inputs: int) -> Moments | None:
     """Load the moments of one policy's inputs; padded inputs, 0, have mean 0 and variance 1."""
     if refs is None:
         return None

@@ -237,7 +237,7 @@ def test_a_fused_gradient_is_that_of_the_loss(case):
     assert_same_gradient(draw(seed, module, **{**SMALL, "imitates": False, **options}))
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 @pytest.mark.parametrize("seed", range(300))
 def test_fused_gradients_of_random_configurations(seed):
     assert_same_gradient(draw(seed))
