@@ -30,6 +30,7 @@ class Workload:
         num_minibatches: optimiser steps per pass.
         micro_batch_rows: as `TrainConfig.micro_batch_rows`.
         matmul_precision: as `TrainConfig.matmul_precision`.
+        fused_gradients: as `TrainConfig.fused_gradients`.
         num_devices: as `TrainConfig.num_devices`.
     """
 
@@ -44,6 +45,7 @@ class Workload:
     num_minibatches: int = 4
     micro_batch_rows: int | None = None
     matmul_precision: MatmulPrecision = "float32"
+    fused_gradients: bool = False
     num_devices: int | None = None
 
     def make(self) -> tuple[MultiAgentEnv, PyTree, TrainConfig]:
@@ -68,6 +70,7 @@ class Workload:
             default_ppo=PPOConfig(num_epochs=self.num_epochs, num_minibatches=self.num_minibatches),
             micro_batch_rows=self.micro_batch_rows,
             matmul_precision=self.matmul_precision,
+            fused_gradients=self.fused_gradients,
             num_devices=self.num_devices,
         )
         return env, env_params, config

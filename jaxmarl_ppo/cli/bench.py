@@ -38,7 +38,8 @@ _NETWORK = (
 _SHOWN = {
     "workload": (
         *("env_kwargs", *_NETWORK, "mapping", "num_envs", "num_steps", "num_epochs"),
-        *("num_minibatches", "micro_batch_rows", "matmul_precision", "num_devices"),
+        *("num_minibatches", "micro_batch_rows", "matmul_precision"),
+        *("fused_gradients", "num_devices"),
     )
 }
 # What has an effect beside the options that measure something else than one workload.
@@ -137,6 +138,7 @@ def to_workload(env: str, given: Mapping[str, Any]) -> Workload:
         num_minibatches=config.default_ppo.num_minibatches,
         micro_batch_rows=config.micro_batch_rows,
         matmul_precision=config.matmul_precision,
+        fused_gradients=config.fused_gradients,
         num_devices=config.num_devices,
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_envs.backend import backend
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.policies import PolicySpec
@@ -42,6 +43,7 @@ from jaxmarl_ppo.ppo.loss import UpdateShape
 from jaxmarl_ppo.types import Hyperparams, PyTree, Schedule
 
 DEFAULT_KL_COEF = 0.2
+Learners = Sequence[PolicyGroupLearner]
 
 
 def make_learner(
@@ -60,6 +62,7 @@ def make_learner(
     """
     check_arguments(env, env_params, config)
     check_precision(config.matmul_precision)
+    _check_can_fuse(config)
     if config.num_seeds > 1:
         raise ValueError(
             f"num_seeds={config.num_seeds}, but a learner is of one run; Trainer trains several, "
@@ -79,16 +82,19 @@ def make_learner(
         )
     # Cost models use the sizes of one device, since every device packs its own decisions.
     num_episodes = episodes_per_rollout_at_least(env, env_params, envs_per_device, config.num_steps)
+    group_learners = tuple(
+        _make_group_learner(config, players, index, plan, envs_per_device, num_episodes)
+        for index, plan in enumerate(plans)
+        if plan.num_trainable
+    )
+    if config.fused_gradients:
+        _check_fused(config, players, group_learners)
     return Learner(
         loaded=_load_players(players, plans),
         env=env,
         env_params=env_params,
         players=players,
-        group_learners=tuple(
-            _make_group_learner(config, players, index, plan, envs_per_device, num_episodes)
-            for index, plan in enumerate(plans)
-            if plan.num_trainable
-        ),
+        group_learners=group_learners,
         num_envs=config.num_envs,
         num_devices=num_devices,
         num_steps=config.num_steps,
@@ -143,10 +149,57 @@ def to_evaluate(config: TrainConfig) -> TrainConfig:
 
     Policies trained in TF32 play in float32 where TF32 is not available.
     """
-    config = dataclasses.replace(without_loads(config), num_devices=1, num_seeds=1, pbt=None)
+    config = dataclasses.replace(
+        without_loads(config), num_devices=1, num_seeds=1, pbt=None, fused_gradients=False
+    )
     if config.matmul_precision == "tf32" and not has_tf32():
         return dataclasses.replace(config, matmul_precision="float32")
     return config
+
+
+def _check_can_fuse(config: TrainConfig) -> None:
+    """Reject fused gradients where there is no GPU for them.
+
+    Raises:
+        ValueError: If the program is compiled for another machine.
+    """
+    # What Pallas makes for NVIDIA's GPUs needs those that have TF32.
+    if config.fused_gradients and not (
+        tuning().fuses_gradients and (backend() != "gpu" or has_tf32())
+    ):
+        raise ValueError(
+            "fused_gradients=True needs a GPU (NVIDIA's from Ampere on), and this is compiled for "
+            f"a {backend()}; drop it"
+        )
+
+
+def _check_fused(config: TrainConfig, players: Players, learners: Learners) -> None:
+    """Reject fused gradients that no policy has, and a size that has no effect on them.
+
+    Raises:
+        ValueError: For either.
+    """
+    others = why_not_fused(players, learners)
+    if len(others) == len(learners):
+        raise ValueError(f"fused_gradients=True has no effect on {'; '.join(others)}; drop it")
+    if config.micro_batch_rows is not None and not others:
+        raise ValueError(
+            f"micro_batch_rows={config.micro_batch_rows} has no effect with fused_gradients=True, "
+            "which computes all rows of a minibatch at once; drop one of them"
+        )
+
+
+def why_not_fused(players: Players, learners: Learners) -> list[str]:
+    """Say of each policy group without fused gradients why it has none: `policies (reason)`."""
+    # Pallas takes a while to import, and few runs use it.
+    from jaxmarl_ppo.ppo.fused_gradient import why_not
+
+    return [
+        f"{listed(players.policies[k] for k in own.policy_ids)} "
+        f"({why_not(own.policy_group.network)})"
+        for own in learners
+        if not own.update_shape.fused
+    ]
 
 
 def _load_players(players: Players, plans: list[PolicyGroupPlan]) -> tuple[LoadedPolicy, ...]:
@@ -221,11 +274,19 @@ def _make_group_learner(
             optimiser=first.optimiser,
             adam_eps=first.adam_eps,
             skips_nonfinite=config.skip_nonfinite_updates,
+            fused=config.fused_gradients and _is_fusable(group),
         ),
         block_size=block_size,
         discount_by_step=first.discount_by == "step",
         normalise_advantages=first.normalise_advantages,
     )
+
+
+def _is_fusable(group: PolicyGroup) -> bool:
+    # Pallas takes a while to import, and few runs use it.
+    from jaxmarl_ppo.ppo.fused_gradient import why_not
+
+    return why_not(group.network) is None
 
 
 def make_hyperparams(

@@ -1,6 +1,7 @@
 """Many small arrays side by side in two, of words and of bytes, so that they move as one."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,6 +20,27 @@ class Packed(struct.PyTreeNode):
     # Of the tree: its structure, of each leaf its shape without `N`, its type, and where it is; and
     # whether axes were moved.
     like: Any = struct.field(pytree_node=False)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place of a leaf in a row of what is packed.
+
+    Attributes:
+        kind: "words" or "bytes", the array that it is in.
+        begin: its first column there.
+        shape: without `N`.
+        dtype: its type.
+    """
+
+    kind: str
+    begin: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    def from_bits(self, bits: jax.Array) -> jax.Array:
+        """Give what was packed its type back."""
+        return _from_bits(bits, self.dtype)
 
 
 def pack(tree: PyTree, max_width: float = math.inf, moved: bool = False) -> Packed:
@@ -67,6 +89,19 @@ def unpack(packed: Packed) -> PyTree:
             leaf = _from_bits(bits.reshape(*bits.shape[:-1], *shape), dtype)
         leaves.append(jnp.moveaxis(leaf, -1, -len(shape)) if moved and len(shape) > 1 else leaf)
     return jax.tree.unflatten(structure, leaves)
+
+
+def places(packed: Packed) -> PyTree:
+    """Return the tree of leaves that was packed, with the `Place` of each; axes were not moved."""
+    structure, like, moved = packed.like
+    assert not moved, "leaves whose axes were moved have no place of their own shape"
+    begins = {"words": 0, "bytes": 0}
+    found = []
+    for shape, dtype, kind in like:
+        assert kind in begins, "leaves that lie by themselves have no place"
+        found.append(Place(kind, begins[kind], shape, dtype))
+        begins[kind] += math.prod(shape)
+    return jax.tree.unflatten(structure, found)
 
 
 def repack(packed: Packed, words: jax.Array, small: jax.Array, length: int) -> Packed:

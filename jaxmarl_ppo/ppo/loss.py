@@ -36,6 +36,7 @@ class UpdateShape:
     # Sums over many rows take two kernels each, one for parts and one for their sum. If the
     # gradient of each part is computed first, one sum remains.
     num_parts: int = 1
+    fused: bool = False  # whether one kernel computes all gradients of a minibatch
 
 
 class LossSums(struct.PyTreeNode):
@@ -59,13 +60,7 @@ def policy_loss(
     hyperparams: Hyperparams,
     magnet: PyTree = None,
 ) -> tuple[jax.Array, LossSums]:
-    r"""Compute the clipped surrogate, value and entropy terms, summed over one policy's rows.
-
-    With `r = pi(a) / pi_old(a)`: `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl
-    KL`, where KL is estimated by `r - 1 - log r` (Schulman 2020, "Approximating KL divergence"),
-    which is never negative and, on actions drawn from the old policy, unbiased for KL(old || new).
-    With the parameters of a `magnet` there is a term `c_m KL(pi || magnet)`, exact over all
-    actions. Where a scripted policy is imitated there is `-c_i log pi(a*)`, with its action `a*`.
+    """Sum `row_losses` up over one policy's decisions, played again with its parameters.
 
     Returns:
         The loss `()` and its parts.
@@ -73,7 +68,45 @@ def policy_loss(
     decisions = blocks.decisions
     memory = (blocks.resume, blocks.resume_hidden)
     outputs, value = network.replay(policy.replace(params=params), decisions, *memory)
-    distribution, mask = network.distribution, decisions.action_mask
+    others = None
+    if shape.magnet != "off":
+        others, _ = network.replay(policy.replace(params=magnet), decisions, *memory)
+    loss, parts = row_losses(
+        network.distribution, shape, blocks, hyperparams, outputs, value, others
+    )
+    return loss.sum(), jax.tree.map(jnp.sum, parts)
+
+
+def row_losses(
+    distribution: ActionDistribution,
+    shape: UpdateShape,
+    blocks: Blocks,
+    hyperparams: Hyperparams,
+    outputs: jax.Array,
+    value: jax.Array,
+    others: jax.Array | None = None,
+) -> tuple[jax.Array, LossSums]:
+    r"""Compute the clipped surrogate, value and entropy terms of one policy's decisions.
+
+    With `r = pi(a) / pi_old(a)`: `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl
+    KL`, where KL is estimated by `r - 1 - log r` (Schulman 2020, "Approximating KL divergence"),
+    which is never negative and, on actions drawn from the old policy, unbiased for KL(old || new).
+    With the outputs of a magnet, `others`, there is a term `c_m KL(pi || magnet)`, exact over all
+    actions. Where a scripted policy is imitated there is `-c_i log pi(a*)`, with its action `a*`.
+
+    Args:
+        distribution: of the policy's actions.
+        shape: the static options.
+        blocks: the decisions, `[...]`.
+        hyperparams: of the policy, `()`.
+        outputs: the parameters of the distribution, `[..., outputs]`.
+        value: `[...]`.
+        others: the magnet's outputs; None without one.
+
+    Returns:
+        The loss and its parts, `[...]`, 0 for padding.
+    """
+    decisions, mask = blocks.decisions, blocks.decisions.action_mask
     log_prob = distribution.log_prob(outputs, mask, decisions.action)
     entropy = distribution.entropy(outputs, mask)
     valid = decisions.acted
@@ -89,25 +122,26 @@ def policy_loss(
     loss = surrogate + hyperparams.value_coef * value_error - hyperparams.entropy_coef * entropy
     if shape.kl_control == "penalty":
         loss += hyperparams.kl_coef * kl
-    if shape.magnet != "off":
-        others, _ = network.replay(policy.replace(params=magnet), decisions, *memory)
+    if others is not None:
         loss += hyperparams.magnet_coef * distribution.kl(outputs, others, mask)
     imitation = jnp.zeros_like(log_prob)
     if decisions.imitated is not None:
-        imitation = imitation_loss(network.distribution, outputs, decisions)
+        imitation = imitation_loss(distribution, outputs, decisions)
         loss += hyperparams.imitate_coef * imitation
 
-    def total(x: jax.Array) -> jax.Array:
-        return jnp.where(valid, x, 0.0).sum()
+    def of_real_rows(x: jax.Array) -> jax.Array:
+        return jnp.where(valid, x, 0.0)
 
-    return total(loss), LossSums(
-        count=valid.sum(dtype=jnp.float32),
-        policy_loss=total(surrogate),
-        value_loss=total(value_error),
-        entropy=total(entropy),
-        kl=total(kl),
-        clip_fraction=total((jnp.abs(ratio - 1.0) > hyperparams.clip_eps).astype(jnp.float32)),
-        imitation=total(imitation),
+    return of_real_rows(loss), LossSums(
+        count=valid.astype(jnp.float32),
+        policy_loss=of_real_rows(surrogate),
+        value_loss=of_real_rows(value_error),
+        entropy=of_real_rows(entropy),
+        kl=of_real_rows(kl),
+        clip_fraction=of_real_rows(
+            (jnp.abs(ratio - 1.0) > hyperparams.clip_eps).astype(jnp.float32)
+        ),
+        imitation=of_real_rows(imitation),
     )
 
 

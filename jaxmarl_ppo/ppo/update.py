@@ -200,11 +200,33 @@ def _accumulate(inputs: UpdateInputs, params: jax.Array, selection: Selection) -
     cost nothing; if it is fixed, it need not be read from the device.
     """
     shape = inputs.shape
+    if shape.fused:
+        return _accumulate_fused(inputs, params, selection)
     stack = inputs.stack.replace(params=unflatten(params, inputs.stack.params))
     totals = jnp.zeros((params.shape[0], params.shape[-1] + len(fields(LossSums))))
     walk = _walk_side_by_side if shape.side_by_side else _walk_in_turn
     with jax.named_scope("gradients"):
         return walk(inputs, stack, selection, totals)
+
+
+def _accumulate_fused(inputs: UpdateInputs, params: jax.Array, selection: Selection) -> jax.Array:
+    """Do the same in one kernel, which finds the rows of a minibatch where they are packed."""
+    # Pallas takes a while to import, and a CPU has no use for it.
+    from jaxmarl_ppo.ppo import fused_gradient
+
+    assert inputs.packed is not None, "a fused gradient reads packed blocks"
+    magnet = None if inputs.magnet is None else flatten(inputs.magnet)
+    with jax.named_scope("gradients"):
+        return fused_gradient.sum_gradients(
+            inputs.network,
+            inputs.shape,
+            inputs.packed,
+            params,
+            inputs.stack.obs_moments,
+            inputs.hyperparams,
+            selection,
+            magnet,
+        )
 
 
 def _walk_side_by_side(

@@ -125,6 +125,7 @@ EVERYTHING = TrainConfig(
     stagger_starts=False,
     micro_batch_rows=64,
     matmul_precision="bfloat16",
+    fused_gradients=True,
     num_devices=2,
     num_seeds=3,
     skip_nonfinite_updates=True,

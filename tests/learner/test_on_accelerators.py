@@ -1,5 +1,7 @@
 """What accelerators compute otherwise than a CPU, computed on a CPU: the same training."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ import jaxmarl_envs
 from jaxmarl_ppo import PolicySpec, PPOConfig, TrainConfig, make_learner
 from jaxmarl_ppo.machine import tuning
 from jaxmarl_ppo.networks import LSTM, MLP
+from jaxmarl_ppo.ppo import fused_gradient
+from jaxmarl_ppo.training.trainer import Trainer
 
 SMALL = MLP(hidden_sizes=(8,))
 RECURRENT = LSTM(hidden_sizes=(8,), lstm_size=4)
@@ -29,7 +33,7 @@ WORKLOADS = [
 ]
 
 
-def train(env_name, mapping, network, num_steps, num_minibatches=3):
+def train(env_name, mapping, network, num_steps, num_minibatches=3, **fields):
     """Two iterations: the state that they end in, and what the second reports."""
     env, env_params = jaxmarl_envs.make(env_name)
     config = TrainConfig(
@@ -40,6 +44,7 @@ def train(env_name, mapping, network, num_steps, num_minibatches=3):
         mapping=mapping,
         default_policy=PolicySpec(network=network),
         default_ppo=PPOConfig(num_epochs=EPOCHS, num_minibatches=num_minibatches),
+        **fields,
     )
     learner = make_learner(env, env_params, config)
     step = quick_jit(learner.train_step)
@@ -78,6 +83,15 @@ def test_a_tpu_trains_the_same(monkeypatch, workload):
     assert_same_training(monkeypatch, tuning.TPU, workload, num_minibatches=1)
 
 
+@pytest.mark.rare_cases("crypto-per_agent-16", "flex_agents-shared-16")
+@pytest.mark.parametrize(
+    "workload", [WORKLOADS[0], WORKLOADS[2], WORKLOADS[5]], ids=lambda w: f"{w[0]}-{w[1]}-{w[3]}"
+)
+def test_a_gpu_trains_the_same_with_fused_gradients(monkeypatch, workload):
+    monkeypatch.setattr(fused_gradient, "NUM_PROGRAMS", 8)
+    assert_same_training(monkeypatch, tuning.GPU, workload, 3, fused_gradients=True)
+
+
 @pytest.mark.rare
 def test_minibatches_of_a_tpu_are_all_rows(monkeypatch):
     monkeypatch.setattr(tuning, "CPU", tuning.TPU)
@@ -87,14 +101,15 @@ def test_minibatches_of_a_tpu_are_all_rows(monkeypatch):
     np.testing.assert_array_equal(metrics.sums.update.num_steps, EPOCHS * 3)
 
 
-def assert_same_training(monkeypatch, choices, workload, num_minibatches):
+def assert_same_training(monkeypatch, choices, workload, num_minibatches, **fields):
     _, wanted, reported = train(*workload, num_minibatches)
     monkeypatch.setattr(tuning, "CPU", choices)
     jax.clear_caches()
-    learner, found, metrics = train(*workload, num_minibatches)
+    learner, found, metrics = train(*workload, num_minibatches, **fields)
     jax.clear_caches()
     for group in learner.group_learners:
         assert group.update_shape.num_micro_batches is not None
+        assert group.update_shape.fused == bool(fields)
     # No row is lost where there is room for so many only.
     np.testing.assert_array_equal(metrics.sums.trained, reported.sums.trained)
     np.testing.assert_array_equal(metrics.sums.update.losses.count, EPOCHS * metrics.sums.trained)
@@ -107,3 +122,51 @@ def assert_same_training(monkeypatch, choices, workload, num_minibatches):
         found.per_env.running,
         wanted.per_env.running,
     )
+
+
+FUSED = TrainConfig(
+    num_envs=8,
+    num_steps=8,
+    num_devices=1,
+    fused_gradients=True,
+    mapping="per_agent",
+    default_policy=PolicySpec(network=SMALL),
+)
+
+
+def test_fused_gradients_need_a_gpu():
+    env, env_params = jaxmarl_envs.make("crypto")
+    with pytest.raises(ValueError, match=r"fused_gradients=True needs a GPU .* compiled for a cpu"):
+        make_learner(env, env_params, FUSED)
+
+
+def test_a_title_says_whose_gradients_are_fused(monkeypatch, tmp_path):
+    monkeypatch.setattr(tuning, "CPU", tuning.GPU)
+    env, env_params = jaxmarl_envs.make("crypto")
+
+    def title(**policies):
+        config = dataclasses.replace(FUSED, policies=policies)
+        return Trainer(env, env_params, config, tmp_path / "run", progress=False).title
+
+    assert title().endswith(" | fused gradients")
+    lstm = PolicySpec(network=RECURRENT)
+    assert title(eve_0=lstm).endswith(
+        "fused gradients, not of eve_0 (its network is of the class LSTM, not MLP)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"default_policy": PolicySpec(network=RECURRENT)},
+            r"fused_gradients=True has no effect on eve_0, bob_0, alice_0 \(its network is of",
+        ),
+        ({"micro_batch_rows": 64}, "micro_batch_rows=64 has no effect with fused_gradients=True"),
+    ],
+)
+def test_what_fused_gradients_leave_without_effect(monkeypatch, fields, message):
+    monkeypatch.setattr(tuning, "CPU", tuning.GPU)
+    env, env_params = jaxmarl_envs.make("crypto")
+    with pytest.raises(ValueError, match=message):
+        make_learner(env, env_params, dataclasses.replace(FUSED, **fields))

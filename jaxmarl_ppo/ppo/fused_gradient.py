@@ -1,0 +1,417 @@
+r"""The gradient of a minibatch of small MLPs as one kernel of a GPU, written in Pallas for Triton.
+
+In the ordinary path (`update._gradient`) every layer is a kernel that reads its input from memory
+and writes its output there, and the backward pass does so again. For narrow layers these bytes take
+longer than the arithmetic. Here activations stay on the chip: memory is read for the rows of a
+minibatch, where they lie, and for weights, and written for sums of gradients.
+
+Each policy's rows are cut into tiles of `R` rows, shared out among programs. A program holds the
+weights of one tower (the layers of actor or critic, or of both where they share them), and the sums
+`G` of its gradients. For each of its tiles it computes, with rows `x [R, D]`, `h_0 = x`:
+
+    h_i = f(h_(i-1) W_i + b_i)           for the hidden layers
+    y = h_n W + b                        logits `[R, N]`, or values `[R, 1]`
+    g = d(sum of the rows' losses)/dy    by `loss.row_losses`, the same as of the ordinary path
+    G_W += h_n^T g, G_b += 1^T g, g_n = g W^T * f'(h_n), and so on down to the first layer
+
+The backward pass is that of JAX: the kernel's body calls `jax.grad`, so loss, activations and the
+rounding of products (`networks/matmul.py`) are defined once, for both paths. Sums over rows are in
+float32, tile after tile, then over programs, always in the same order.
+
+Triton's arrays have powers of two as sizes, and at least 16 for products. Padded inputs, weights
+and outputs are 0, for which all activations are 0, and padded actions are illegal: they change
+nothing, and gradients of padding are not stored.
+"""
+
+import functools
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+from jaxmarl_envs.backend import backend
+from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.networks.distributions import MaskedCategorical
+from jaxmarl_ppo.networks.layers import ACTIVATIONS
+from jaxmarl_ppo.networks.matmul import dot_general_in
+from jaxmarl_ppo.networks.precision import at_precision
+from jaxmarl_ppo.ops import running_moments
+from jaxmarl_ppo.ops.packing import Packed, Place, places
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
+from jaxmarl_ppo.ppo.loss import LossSums, UpdateShape, row_losses
+from jaxmarl_ppo.ppo.minibatches import Selection
+from jaxmarl_ppo.types import Hyperparams, Moments, PyTree
+
+# The largest networks: their weights and sums of gradients must stay on the chip.
+MAX_LAYERS, MAX_WIDTH, MAX_ACTIONS = 4, 128, 64
+# The least size of an axis of a product.
+MIN_SIZE = 16
+# Rows of a tile.
+TILE_ROWS = 32
+# Programs of all policies and towers: two for each multiprocessor of a large GPU.
+NUM_PROGRAMS = 264
+# Most weights of a tower that a program holds while it walks over its tiles. More, or those of
+# products without tensor cores, leave too few registers for the rest, of which a thread has 255:
+# they are read again for every tile, which the second-level cache serves.
+MAX_HELD = 16384
+NUM_LOSSES = len(fields(LossSums))
+
+
+def why_not(network: StackedNetwork) -> str | None:
+    """Say why a policy group cannot be trained by this kernel; None if it can."""
+    module, distribution = network.module, network.distribution
+    if type(module) is not MLP:
+        return f"its network is of the class {type(module).__name__}, not MLP"
+    assert isinstance(module, MLP)
+    layers = (*module.hidden_sizes, *module.head_sizes)
+    if len(layers) > MAX_LAYERS:
+        return f"it has {len(layers)} hidden layers, more than {MAX_LAYERS}"
+    width = max(*network.input_shape, *layers)
+    if width > MAX_WIDTH:
+        return f"it has a layer or inputs of width {width}, more than {MAX_WIDTH}"
+    if type(distribution) is not MaskedCategorical:
+        return "its actions are not one choice"
+    if distribution.num_actions > MAX_ACTIONS:
+        return f"it has {distribution.num_actions} actions, more than {MAX_ACTIONS}"
+    if module.unimix:
+        return f"unimix={module.unimix}"
+    if module.dtype != "float32":
+        return f"dtype={module.dtype!r}"
+    return None
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Place of a weight matrix or bias, `shape`, in a policy's row of weights."""
+
+    begin: int
+    shape: tuple[int, ...]
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        return tuple(map(_padded, self.shape))
+
+    def place(self) -> tuple[jax.Array, jax.Array]:
+        """Return the index of every padded weight in the row, and whether it is there."""
+        axes = range(len(self.shape))
+        each = [jax.lax.broadcasted_iota(jnp.int32, self.padded, axis) for axis in axes]
+        index, there = each[0], each[0] < self.shape[0]
+        for x, size in zip(each[1:], self.shape[1:], strict=True):
+            index, there = index * size + x, there & (x < size)
+        return self.begin + index, there
+
+
+@dataclass(frozen=True)
+class _Tower:
+    """Layers that are computed together: of the actor, of the critic, or of both.
+
+    Attributes:
+        layers: kernel and bias of each shared layer.
+        heads: by what they compute, "policy" or "value": layers of it alone, the last without
+            activation.
+        num_inputs: how many of the inputs it sees.
+    """
+
+    layers: tuple[tuple[_Weights, _Weights], ...]
+    heads: dict[str, tuple[tuple[_Weights, _Weights], ...]]
+    num_inputs: int
+
+    @property
+    def size(self) -> int:
+        """Number of its weights, padded."""
+        leaves = jax.tree.leaves((self.layers, self.heads))
+        return sum(math.prod(leaf.padded) for leaf in leaves)
+
+    @property
+    def losses(self) -> tuple[int, ...]:
+        """The fields of `LossSums` that it sums up."""
+        of_value = [field.name == "value_loss" for field in fields(LossSums)]
+        kind = {"policy": False, "value": True}
+        kinds = {kind[head] for head in self.heads}
+        return tuple(i for i, own in enumerate(of_value) if own in kinds)
+
+
+def _padded(size: int) -> int:
+    return max(MIN_SIZE, 1 << (size - 1).bit_length())
+
+
+def _towers(network: StackedNetwork) -> tuple[_Tower, ...]:
+    """List the towers of a network, with the places of their weights."""
+    module = network.module
+    assert isinstance(module, MLP)
+    params = jax.eval_shape(lambda: network.init(jax.random.key(0)).params)
+    leaves, structure = jax.tree.flatten(params)
+    begin, found = 0, []
+    for leaf in leaves:
+        shape = leaf.shape[1:]
+        found.append(_Weights(begin, shape))
+        begin += math.prod(shape)
+    tree = jax.tree.unflatten(structure, found)
+
+    def torso(name: str, sizes: Any) -> tuple[tuple[_Weights, _Weights], ...]:
+        layers = (tree[name][f"Dense_{index}"] for index in range(len(sizes)))
+        return tuple((layer["kernel"], layer["bias"]) for layer in layers)
+
+    def head(who: str, name: str) -> tuple[tuple[_Weights, _Weights], ...]:
+        last = tree[name]
+        return (*torso(f"{who}_head_torso", module.head_sizes), (last["kernel"], last["bias"]))
+
+    heads = {"policy": head("actor", "policy_head"), "value": head("critic", "value_head")}
+    (width,) = network.input_shape
+    sizes = module.hidden_sizes
+    if not module.separate_critic:
+        return (_Tower(torso("trunk_torso", sizes), heads, width),)
+    return (
+        _Tower(
+            torso("actor_torso", sizes), {"policy": heads["policy"]}, module.actor_width or width
+        ),
+        _Tower(torso("critic_torso", sizes), {"value": heads["value"]}, width),
+    )
+
+
+class _AllAtOnce(MaskedCategorical):
+    """A categorical distribution whose actions are an axis, however few there are."""
+
+    @property
+    def _in_turn(self) -> bool:
+        return False
+
+
+def sum_gradients(
+    network: StackedNetwork,
+    shape: UpdateShape,
+    packed: Packed,
+    params: jax.Array,
+    obs_moments: Moments | None,
+    hyperparams: Hyperparams,
+    selection: Selection,
+    magnet: jax.Array | None = None,
+) -> jax.Array:
+    """Sum the gradients of a minibatch, followed in each row by the fields of `LossSums`.
+
+    Args:
+        network: of the policy group, for which `why_not` is None.
+        shape: the static options.
+        packed: `Blocks.contents`, `C` blocks of `B` rows.
+        params: `[K, W]`, the weights of each policy in a row.
+        obs_moments: of the policies' observations, `[K, D]`; None where they are as they are.
+        hyperparams: of the policies, `[K]`.
+        selection: the minibatch.
+        magnet: `[K, W]`, parameters that policies are drawn towards; None without.
+
+    Returns:
+        `[K, W + fields]`, as `update._accumulate`.
+    """
+    towers = _towers(network)
+    num_policies, num_weights = params.shape
+    num_programs = max(1, NUM_PROGRAMS // (num_policies * len(towers)))
+    narrow = all(tower.size <= MAX_HELD for tower in towers)
+    options = triton.CompilerParams(num_warps=8 if narrow else 16, num_stages=1)
+    width = num_weights + NUM_LOSSES
+    # A column more for what is not stored; rows begin with a cache line.
+    padded_width = -(-(width + 1) // 32) * 32
+    operands = {
+        "params": params,
+        "magnet": magnet,
+        "moments": obs_moments,
+        "hyperparams": hyperparams,
+        "order": selection.order,
+        "start": selection.start,
+        "stop": selection.stop,
+        "words": packed.words,
+        "bytes": packed.bytes,
+    }
+    on_chip = backend() == "gpu"
+    with at_precision(network.matmul_precision):
+        parts = pl.pallas_call(
+            functools.partial(_kernel, network, shape, towers, places(packed), num_programs),
+            out_shape=jax.ShapeDtypeStruct((num_policies, num_programs, padded_width), jnp.float32),
+            # One axis, since `vmap` adds its own, and a GPU's grid has no more than three.
+            grid=(num_policies * num_programs * len(towers),),
+            compiler_params=options if on_chip else None,
+            interpret=not on_chip,
+            name="fused_gradient",
+        )(operands)
+    return parts.sum(1)[:, :width]
+
+
+def _kernel(
+    network: StackedNetwork,
+    shape: UpdateShape,
+    towers: tuple[_Tower, ...],
+    fields_of_rows: PyTree,
+    num_programs: int,
+    refs: dict[str, Any],
+    sums_ref: Any,
+) -> None:
+    """Run one program: a share of one policy's tiles in one tower."""
+    rest, which = jnp.divmod(pl.program_id(0), len(towers))
+    k, program = jnp.divmod(rest, num_programs)
+    for index, tower in enumerate(towers):
+        run = functools.partial(
+            _sum_tiles,
+            *(network, shape, tower, fields_of_rows, num_programs, refs, sums_ref, k, program),
+        )
+        if len(towers) == 1:
+            run()
+        else:
+            pl.when(which == index)(run)
+
+
+def _sum_tiles(
+    network: StackedNetwork,
+    shape: UpdateShape,
+    tower: _Tower,
+    fields_of_rows: PyTree,
+    num_programs: int,
+    refs: dict[str, Any],
+    sums_ref: Any,
+    k: jax.Array,
+    program: jax.Array,
+) -> None:
+    """Sum the gradients of a tower over this program's tiles, and store them."""
+    weights_of = (tower.layers, tower.heads)
+    holds = tower.size <= MAX_HELD and network.matmul_precision != "float32"
+
+    def weights(ref: Any) -> PyTree:
+        def load(own: _Weights) -> jax.Array:
+            index, there = own.place()
+            # Triton moves what is not volatile out of the loop.
+            return triton.load(ref.at[k, index], mask=there, other=0.0, volatile=not holds)
+
+        return None if ref is None else jax.tree.map(load, weights_of)
+
+    hyperparams = jax.tree.map(lambda ref: ref[k], refs["hyperparams"])
+    moments = _load_moments(refs["moments"], k, tower.num_inputs)
+    held = (weights(refs["params"]), weights(refs["magnet"])) if holds else None
+    start, stop = refs["start"][k], refs["stop"][k]
+    block_size = fields_of_rows.advantage.shape[0]
+    num_tiles = jax.lax.div((stop - start) * block_size + TILE_ROWS - 1, TILE_ROWS)
+    distribution = _AllAtOnce(_padded(network.distribution.num_outputs))
+    forward = functools.partial(_forward, network, tower)
+
+    def add_tile(index: jax.Array, sums: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        tile = program + index * num_programs
+        params, magnet = held or (weights(refs["params"]), weights(refs["magnet"]))
+        rows = _load_rows(fields_of_rows, refs, start, stop, tile, tower.num_inputs)
+        inputs = rows.decisions.inputs
+        if moments is not None:
+            inputs = running_moments.standardise(moments, inputs)
+
+        def loss(params: PyTree) -> tuple[jax.Array, LossSums]:
+            outputs, value = forward(params, inputs)
+            others = None if magnet is None else forward(magnet, inputs)[0]
+            loss, parts = row_losses(distribution, shape, rows, hyperparams, outputs, value, others)
+            return loss.sum(), parts
+
+        grads, parts = jax.grad(loss, has_aux=True)(params)
+        return jax.tree.map(jnp.add, sums, (grads, parts))
+
+    zeros = (
+        jax.tree.map(lambda own: jnp.zeros(own.padded, jnp.float32), weights_of),
+        LossSums(*[jnp.zeros(TILE_ROWS, jnp.float32)] * NUM_LOSSES),
+    )
+    number = jax.lax.div(num_tiles - program + num_programs - 1, num_programs)
+    grads, parts = jax.lax.fori_loop(0, number, add_tile, zeros)
+
+    def store(own: _Weights, x: jax.Array) -> None:
+        index, there = own.place()
+        # Elsewhere two threads could write to the same place.
+        index = jnp.where(there, index, sums_ref.shape[-1] - 1)
+        triton.store(sums_ref.at[k, program, index], x, mask=there)
+
+    jax.tree.map(store, weights_of, grads)
+    num_weights = refs["params"].shape[-1]
+    for index, part in enumerate(jax.tree.leaves(parts)):
+        if index in tower.losses:
+            sums_ref[k, program, num_weights + index] = part.sum()
+
+
+def _load_moments(refs: Any, k: jax.Array, num_inputs: int) -> Moments | None:
+    """Load the moments of one policy's inputs; padded inputs, 0, have mean 0 and variance 1."""
+    if refs is None:
+        return None
+    columns = jax.lax.broadcasted_iota(jnp.int32, (_padded(num_inputs),), 0)
+    there = columns < num_inputs
+    mean, var = (
+        triton.load(ref.at[k, columns], mask=there, other=other)
+        for ref, other in ((refs.mean, 0.0), (refs.var, 1.0))
+    )
+    return Moments(refs.count[k], mean, var)
+
+
+def _load_rows(
+    fields_of_rows: PyTree,
+    refs: dict[str, Any],
+    start: jax.Array,
+    stop: jax.Array,
+    tile: jax.Array,
+    num_inputs: int,
+) -> PyTree:
+    """Load the rows of a tile where they lie; those past the policy's last one have not acted."""
+    block_size = fields_of_rows.advantage.shape[0]
+    row = tile * TILE_ROWS + jax.lax.broadcasted_iota(jnp.int32, (TILE_ROWS,), 0)
+    position = start + jax.lax.div(row, block_size)
+    within = jax.lax.rem(row, block_size)
+    block = triton.load(refs["order"].at[jnp.minimum(position, refs["order"].shape[0] - 1)])
+
+    def load(own: Place) -> jax.Array:
+        ref = refs[own.kind]
+        if len(own.shape) == 1:
+            return own.from_bits(triton.load(ref.at[block, own.begin + within]))
+        number = own.shape[1]
+        used = num_inputs if own is fields_of_rows.decisions.inputs else number
+        size = (TILE_ROWS, _padded(used))
+        column = jax.lax.broadcasted_iota(jnp.int32, size, 1)
+        bits = triton.load(
+            ref.at[
+                jnp.broadcast_to(block[:, None], size),
+                own.begin + (within * number)[:, None] + column,
+            ],
+            mask=column < used,
+            other=0,
+        )
+        return own.from_bits(bits)
+
+    # A block's own fields are of networks with memory.
+    rows = jax.tree.map(load, fields_of_rows.replace(resume=()))
+    acted = rows.decisions.acted & (position < stop)
+    return rows.replace(decisions=rows.decisions.replace(acted=acted))
+
+
+def _forward(
+    network: StackedNetwork, tower: _Tower, params: PyTree, inputs: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Compute logits `[R, N]` and values `[R]` of rows; 0 for the head that a tower lacks."""
+    module = network.module
+    assert isinstance(module, MLP)
+    activate, product = ACTIVATIONS[module.activation], dot_general_in(network.matmul_precision)
+    shared, heads = params
+
+    def dense(x: jax.Array, layer: tuple[jax.Array, jax.Array]) -> jax.Array:
+        kernel, bias = layer
+        return product(x, kernel, (((1,), (0,)), ((), ()))) + bias[None, :]
+
+    def run(x: jax.Array, layers: Any) -> jax.Array:
+        for layer in layers:
+            x = activate(dense(x, layer))
+        return x
+
+    trunk = run(inputs, shared)
+    num_rows = inputs.shape[0]
+    outputs = jnp.zeros((num_rows, _padded(network.distribution.num_outputs)), jnp.float32)
+    value = jnp.zeros(num_rows, jnp.float32)
+    if "policy" in heads:
+        *hidden, last = heads["policy"]
+        outputs = dense(run(trunk, hidden), last)
+    if "value" in heads:
+        *hidden, last = heads["value"]
+        # The other columns are padding.
+        column = dense(run(trunk, hidden), last)
+        first = jax.lax.broadcasted_iota(jnp.int32, column.shape, 1) == 0
+        value = jnp.where(first, column, 0.0).sum(1)
+    return outputs, value
