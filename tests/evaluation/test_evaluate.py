@@ -775,11 +775,10 @@ def test_perfect_play_is_called_so(shared, table, monkeypatch):
 
 
 def test_every_scenario_is_an_environment_with_a_default():
-    named = SCENARIOS.keys() - {"openspiel"}  # any game of OpenSpiel, see its adapter's tests
-    assert named <= set(jaxmarl_envs.names())
-    for name in named:
+    assert SCENARIOS.keys() <= set(jaxmarl_envs.names())
+    for name, scenario in SCENARIOS.items():
         env, _ = jaxmarl_envs.make(name)
-        assert find_scenario(env) is SCENARIOS[name]
+        assert find_scenario(env) is scenario
     imposter = Timetable()
     imposter.name = "crypto"
     assert find_scenario(imposter) is None

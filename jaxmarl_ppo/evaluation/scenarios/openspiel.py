@@ -12,8 +12,9 @@ import numpy as np
 from jaxmarl_envs.adapters.incoming.openspiel import MAX_HISTORIES, Decisions, OpenSpiel
 from jaxmarl_envs.core import Observation
 from jaxmarl_envs.policy_table import checked_policy, most_probable
-from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
+from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, Scenario
 from jaxmarl_ppo.evaluation.scenarios.tabulated import (
+    EXPLOITABILITY_PATHS,
     PERFECT,
     action_probabilities,
     exploitability_report,
@@ -55,6 +56,9 @@ def report_openspiel(evaluation: Evaluation) -> Report:
         for name in ways
     ]
     return {"exploitability": exploitability, "headline": headline}
+
+
+SCENARIO = Scenario(OpenSpiel, report_openspiel, 1024, EXPLOITABILITY_PATHS)
 
 
 def _why_not(env: OpenSpiel) -> str | None:

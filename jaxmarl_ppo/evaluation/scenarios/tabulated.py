@@ -18,6 +18,12 @@ from jaxmarl_ppo.rollout.start import init_rollout_state
 from jaxmarl_ppo.types import Population, PyTree
 
 PERFECT = 1e-9  # an exploitability below this is rounding
+# The numbers of `exploitability_report`, as `Scenario.numbers` names them.
+EXPLOITABILITY_PATHS = (
+    "exploitability/greedy",
+    "exploitability/stochastic",
+    "exploitability/best_response/*/*/*",
+)
 
 
 def action_probabilities(

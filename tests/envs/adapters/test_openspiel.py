@@ -15,8 +15,8 @@ from jaxmarl_envs.adapters.incoming.openspiel import OpenSpielGame, from_openspi
 from jaxmarl_envs.policy_table import most_probable
 from jaxmarl_ppo import evaluate_run, load_run, make_learner
 from jaxmarl_ppo.cli import main as cli
-from jaxmarl_ppo.evaluation.scenarios.openspiel import _observations, _why_not
-from jaxmarl_ppo.evaluation.scenarios.registry import SCENARIOS, find_scenario
+from jaxmarl_ppo.evaluation.scenarios.openspiel import SCENARIO, _observations, _why_not
+from jaxmarl_ppo.evaluation.scenarios.registry import find_scenario
 from jaxmarl_ppo.evaluation.scenarios.tabulated import action_probabilities
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is stepped in Python")
@@ -81,7 +81,7 @@ def test_a_run_is_trained_and_its_exploitability_is_openspiels(tmp_path):
     found = evaluate_run(run_dir, episodes=8)["exploitability"]
 
     run = load_run(run_dir)
-    assert find_scenario(run.env) is SCENARIOS["openspiel"]
+    assert find_scenario(run.env) is SCENARIO
     decisions = run.env.decisions
     assert len(decisions.keys) == 12  # six for each player
     learner, obs = make_learner(run.env, (), run.config), _observations(run.env, decisions)
