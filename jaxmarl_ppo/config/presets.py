@@ -41,6 +41,42 @@ _CRYPTO_PPO = PPOConfig(
 )
 _CRYPTO_NETWORK = MLP(hidden_sizes=(64, 64), activation="relu")
 
+
+def _imperfect_information(num_steps: float, falls_from: float) -> Preset:
+    """Make the preset of a game of imperfect information for two.
+
+    The critic sees what both players see, which leaves only their actions to chance in what it
+    compares with. Large steps are held back by a magnet that moves slowly, and the noise that they
+    leave goes as the learning rate falls. A little uniform play keeps states off the usual lines
+    from being met too rarely to learn what to do there.
+
+    Args:
+        num_steps: environment steps in all.
+        falls_from: the step from which on the learning rate falls.
+    """
+    network = MLP(hidden_sizes=(128, 128), activation="relu", separate_critic=True, unimix=0.02)
+    return Preset(
+        TrainConfig(
+            total_env_steps=int(num_steps),
+            num_envs=2048,
+            num_steps=16,
+            mapping="shared",
+            default_policy=PolicySpec(network=network, central_critic=True, normalise_rewards=True),
+            default_ppo=PPOConfig(
+                learning_rate=((0.0, 3e-3), (falls_from, 3e-3), (num_steps, 0.0)),
+                entropy_coef=((0.0, 0.3), (0.4 * num_steps, 0.05), (num_steps, 0.05)),
+                num_epochs=1,
+                gamma=1.0,
+                gae_lambda=0.9,
+                max_grad_norm=None,
+                magnet="average",
+                magnet_coef=1.0,
+                magnet_rate=0.02,
+            ),
+        )
+    )
+
+
 PRESETS: dict[str, Preset] = {
     # Perfect play needs moves against mistakes that a good opponent never makes. Strong entropy
     # keeps those lines in play; the greedy policy is what is perfect, not its samples.
@@ -166,63 +202,8 @@ PRESETS: dict[str, Preset] = {
             ),
         )
     ),
-    # The critic sees all cards, which leaves only the bets to chance in what it compares with.
-    # Large steps are held back by a magnet that moves slowly, and the noise that they leave goes as
-    # the learning rate falls. A little uniform play keeps states off the usual lines from being met
-    # too rarely to learn what to do there.
-    "leduc_holdem": Preset(
-        TrainConfig(
-            total_env_steps=100_000_000,
-            num_envs=2048,
-            num_steps=16,
-            mapping="shared",
-            default_policy=PolicySpec(
-                network=MLP(
-                    hidden_sizes=(128, 128), activation="relu", separate_critic=True, unimix=0.02
-                ),
-                central_critic=True,
-                normalise_rewards=True,
-            ),
-            default_ppo=PPOConfig(
-                learning_rate=((0.0, 3e-3), (30e6, 3e-3), (100e6, 0.0)),
-                entropy_coef=((0.0, 0.3), (40e6, 0.05), (100e6, 0.05)),
-                num_epochs=1,
-                gamma=1.0,
-                gae_lambda=0.9,
-                max_grad_norm=None,
-                magnet="average",
-                magnet_coef=1.0,
-                magnet_rate=0.02,
-            ),
-        )
-    ),
-    # As Leduc hold'em, for the same reasons; its critic sees both players' stones.
-    "phantom_tic_tac_toe": Preset(
-        TrainConfig(
-            total_env_steps=30_000_000,
-            num_envs=2048,
-            num_steps=16,
-            mapping="shared",
-            default_policy=PolicySpec(
-                network=MLP(
-                    hidden_sizes=(128, 128), activation="relu", separate_critic=True, unimix=0.02
-                ),
-                central_critic=True,
-                normalise_rewards=True,
-            ),
-            default_ppo=PPOConfig(
-                learning_rate=((0.0, 3e-3), (10e6, 3e-3), (30e6, 0.0)),
-                entropy_coef=((0.0, 0.3), (12e6, 0.05), (30e6, 0.05)),
-                num_epochs=1,
-                gamma=1.0,
-                gae_lambda=0.9,
-                max_grad_norm=None,
-                magnet="average",
-                magnet_coef=1.0,
-                magnet_rate=0.02,
-            ),
-        )
-    ),
+    "leduc_holdem": _imperfect_information(100e6, falls_from=30e6),
+    "phantom_tic_tac_toe": _imperfect_information(30e6, falls_from=10e6),
     # Four games of CartPole side by side; small rollouts, as episodes soon get long.
     "gymnax": Preset(
         TrainConfig(
