@@ -183,7 +183,7 @@ def intervals(entry: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
 
 def count_text(count: float) -> str:
     """Write a count with three digits and a unit: 512, 81.9k, 1.02M."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+    for unit, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if count >= size:
             scaled = count / size
             return f"{scaled:.0f}{unit}" if scaled >= 100 else f"{scaled:.3g}{unit}"

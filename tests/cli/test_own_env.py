@@ -85,6 +85,7 @@ def run_dir(folder):
 
 def test_a_new_environment_is_written_with_what_comes_next(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "tag_game", raising=False)  # another test may have made one
     status, output, errors = run(capsys, "new-env", "tag_game")
     assert status == 0, errors
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tag_game.py", "test_tag_game.py"]

@@ -158,6 +158,8 @@ def test_a_file_gets_a_line_of_every_evaluation():
         (progress.count_text, 81_920, "81.9k"),
         (progress.count_text, 999_999, "1000k"),
         (progress.count_text, 1_015_808, "1.02M"),
+        (progress.count_text, 2.5e12, "2.5T"),
+        (progress.count_text, 1e15, "1P"),
         (progress.rate_text, 0.0, "-/s"),
         (progress.time_text, 3723.4, "1:02:03"),
         (progress.time_text, 59.7, "1:00"),
