@@ -19,16 +19,26 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from jaxmarl_ppo.evaluation.replay import ask_everybody
-from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
+from jaxmarl_ppo.networks.actor_critic import GRU, LSTM, MLP, MinGRU
 from jaxmarl_ppo.pages.game_table import play_step
 from jaxmarl_ppo.pages.play_page import play_page
 
 EVIL = "</script><img src=x onerror=document.title='owned'>"
 # Enough of them for a thousand positions on the first board.
-GAMES = {"tic_tac_toe": 180, "memory": 20, "large": 4, "connect_four": 4, "pgx": 4}
+GAMES = {
+    "tic_tac_toe": 180,
+    "memory": 20,
+    "gru": 4,
+    "min_gru": 4,
+    "large": 4,
+    "connect_four": 4,
+    "pgx": 4,
+}
 MADE = {
     "tic_tac_toe": ("tic_tac_toe", {}, MLP(hidden_sizes=(32, 32))),
     "memory": ("tic_tac_toe", {}, LSTM(hidden_sizes=(8,), lstm_size=8)),
+    "gru": ("tic_tac_toe", {}, GRU(hidden_sizes=(8,), gru_size=8)),
+    "min_gru": ("tic_tac_toe", {}, MinGRU(hidden_sizes=(8,), gru_size=8)),
     "large": ("tic_tac_toe", {"size": 5, "k": 4}, MLP(hidden_sizes=(8,))),
     "connect_four": ("pgx", {"env_id": "connect_four"}, MLP(hidden_sizes=(8,))),
     "pgx": ("pgx", {"env_id": "tic_tac_toe"}, MLP(hidden_sizes=(8,))),
