@@ -58,6 +58,8 @@ NUM_PROGRAMS = 264
 # products without tensor cores, leave too few registers for the rest, of which a thread has 255:
 # they are read again for every tile, which the second-level cache serves.
 MAX_HELD = 16384
+# Pallas addresses single bytes with 32 bits and a sign.
+MAX_BYTES = 2**31 - 1
 NUM_LOSSES = len(fields(LossSums))
 
 
@@ -205,7 +207,15 @@ def sum_gradients(
 
     Returns:
         `[K, W + fields]`, as `update._accumulate`.
+
+    Raises:
+        ValueError: If there are more blocks than the kernel can address.
     """
+    if packed.bytes.size > MAX_BYTES:
+        raise ValueError(
+            f"fused_gradients=True: masks of {packed.bytes.size / 1e9:.1f} GB on a device are more "
+            "than the 2.1 GB that it can address; spread environments over more devices, or drop it"
+        )
     towers = _towers(network)
     num_policies, num_weights = params.shape
     num_programs = max(1, NUM_PROGRAMS // (num_policies * len(towers)))
