@@ -31,6 +31,7 @@ class Workload:
         micro_batch_rows: as `TrainConfig.micro_batch_rows`.
         matmul_precision: as `TrainConfig.matmul_precision`.
         fused_gradients: as `TrainConfig.fused_gradients`.
+        fused_acting: as `TrainConfig.fused_acting`.
         num_devices: as `TrainConfig.num_devices`.
     """
 
@@ -46,6 +47,7 @@ class Workload:
     micro_batch_rows: int | None = None
     matmul_precision: MatmulPrecision = "float32"
     fused_gradients: bool = False
+    fused_acting: bool = False
     num_devices: int | None = None
 
     def make(self) -> tuple[MultiAgentEnv, PyTree, TrainConfig]:
@@ -71,6 +73,7 @@ class Workload:
             micro_batch_rows=self.micro_batch_rows,
             matmul_precision=self.matmul_precision,
             fused_gradients=self.fused_gradients,
+            fused_acting=self.fused_acting,
             num_devices=self.num_devices,
         )
         return env, env_params, config

@@ -39,7 +39,7 @@ _SHOWN = {
     "workload": (
         *("env_kwargs", *_NETWORK, "mapping", "num_envs", "num_steps", "num_epochs"),
         *("num_minibatches", "micro_batch_rows", "matmul_precision"),
-        *("fused_gradients", "num_devices"),
+        *("fused_gradients", "fused_acting", "num_devices"),
     )
 }
 # What has an effect beside the options that measure something else than one workload.
@@ -139,6 +139,7 @@ def to_workload(env: str, given: Mapping[str, Any]) -> Workload:
         micro_batch_rows=config.micro_batch_rows,
         matmul_precision=config.matmul_precision,
         fused_gradients=config.fused_gradients,
+        fused_acting=config.fused_acting,
         num_devices=config.num_devices,
     )
 

@@ -108,6 +108,8 @@ class TrainConfig:
         fused_gradients: on a GPU, compute each gradient of small MLPs as one kernel, which keeps
             activations on the chip. Other networks are trained as without it. It has not run on a
             GPU yet. See docs/accelerators.md.
+        fused_acting: likewise compute the layers of small MLPs as one kernel where they act and
+            value; others act as without it.
         num_devices: devices that environments are spread over, a divisor of `num_envs`; None for
             the largest number that leaves at least 8 environments on each. With a different number
             of devices, a run draws different random numbers, as with a different seed.
@@ -154,6 +156,7 @@ class TrainConfig:
     micro_batch_rows: Annotated[Count | None, Field(not_searched=_NOT_LEARNT)] = None
     matmul_precision: MatmulPrecision = "float32"
     fused_gradients: Annotated[bool, Field(resumable=True, not_searched=_NOT_LEARNT)] = False
+    fused_acting: Annotated[bool, Field(resumable=True, not_searched=_NOT_LEARNT)] = False
     num_devices: Annotated[Count | None, Field(resumable=True, not_searched=_NOT_LEARNT)] = None
     skip_nonfinite_updates: bool = False
     log_interval: Annotated[

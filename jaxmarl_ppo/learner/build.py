@@ -33,6 +33,7 @@ from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.networks.actor_critic import RECURRENT
 from jaxmarl_ppo.networks.precision import check_precision, has_tf32
+from jaxmarl_ppo.policies.fusable import why_not_fused
 from jaxmarl_ppo.policies.plan import AnySpec, PolicyGroupPlan, plan_players
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.policy_group import PolicyGroup
@@ -43,7 +44,8 @@ from jaxmarl_ppo.ppo.loss import UpdateShape
 from jaxmarl_ppo.types import Hyperparams, PyTree, Schedule
 
 DEFAULT_KL_COEF = 0.2
-Learners = Sequence[PolicyGroupLearner]
+# Options that compute small networks in kernels of their own.
+GRADIENTS, ACTING = "fused_gradients", "fused_acting"
 
 
 def make_learner(
@@ -62,7 +64,6 @@ def make_learner(
     """
     check_arguments(env, env_params, config)
     check_precision(config.matmul_precision)
-    _check_can_fuse(config)
     if config.num_seeds > 1:
         raise ValueError(
             f"num_seeds={config.num_seeds}, but a learner is of one run; Trainer trains several, "
@@ -80,21 +81,19 @@ def make_learner(
             f"none of the policies {', '.join(players.policies)} is trainable; there is nothing to "
             "train"
         )
+    _check_fused(config, players)
     # Cost models use the sizes of one device, since every device packs its own decisions.
     num_episodes = episodes_per_rollout_at_least(env, env_params, envs_per_device, config.num_steps)
-    group_learners = tuple(
-        _make_group_learner(config, players, index, plan, envs_per_device, num_episodes)
-        for index, plan in enumerate(plans)
-        if plan.num_trainable
-    )
-    if config.fused_gradients:
-        _check_fused(config, players, group_learners)
     return Learner(
         loaded=_load_players(players, plans),
         env=env,
         env_params=env_params,
         players=players,
-        group_learners=group_learners,
+        group_learners=tuple(
+            _make_group_learner(config, players, index, plan, envs_per_device, num_episodes)
+            for index, plan in enumerate(plans)
+            if plan.num_trainable
+        ),
         num_envs=config.num_envs,
         num_devices=num_devices,
         num_steps=config.num_steps,
@@ -150,56 +149,57 @@ def to_evaluate(config: TrainConfig) -> TrainConfig:
     Policies trained in TF32 play in float32 where TF32 is not available.
     """
     config = dataclasses.replace(
-        without_loads(config), num_devices=1, num_seeds=1, pbt=None, fused_gradients=False
+        without_loads(config),
+        num_devices=1,
+        num_seeds=1,
+        pbt=None,
+        fused_gradients=False,
+        fused_acting=False,
     )
     if config.matmul_precision == "tf32" and not has_tf32():
         return dataclasses.replace(config, matmul_precision="float32")
     return config
 
 
-def _check_can_fuse(config: TrainConfig) -> None:
-    """Reject fused gradients where there is no GPU for them.
+def _check_fused(config: TrainConfig, players: Players) -> None:
+    """Reject kernels of small networks where there is no GPU for them, or no small network.
 
     Raises:
-        ValueError: If the program is compiled for another machine.
+        ValueError: For either, or a size that has no effect beside them.
     """
     # What Pallas makes for NVIDIA's GPUs needs those that have TF32.
-    if config.fused_gradients and not (
-        tuning().fuses_gradients and (backend() != "gpu" or has_tf32())
-    ):
-        raise ValueError(
-            "fused_gradients=True needs a GPU (NVIDIA's from Ampere on), and this is compiled for "
-            f"a {backend()}; drop it"
-        )
+    able = tuning().fuses_networks and (backend() != "gpu" or has_tf32())
+    for name in fused_options(config):
+        if not able:
+            raise ValueError(
+                f"{name}=True needs a GPU (NVIDIA's from Ampere on), and this is compiled for a "
+                f"{backend()}; drop it"
+            )
+        groups = [own for own in players.policy_groups if own.num_trainable or name == ACTING]
+        others = unfused(players, groups)
+        if len(others) == len(groups):
+            raise ValueError(f"{name}=True has no effect on {'; '.join(others)}; drop it")
+        if name == GRADIENTS and config.micro_batch_rows is not None and not others:
+            raise ValueError(
+                f"micro_batch_rows={config.micro_batch_rows} has no effect with {name}=True, "
+                "which computes all rows of a minibatch at once; drop one of them"
+            )
 
 
-def _check_fused(config: TrainConfig, players: Players, learners: Learners) -> None:
-    """Reject fused gradients that no policy has, and a size that has no effect on them.
-
-    Raises:
-        ValueError: For either.
-    """
-    others = why_not_fused(players, learners)
-    if len(others) == len(learners):
-        raise ValueError(f"fused_gradients=True has no effect on {'; '.join(others)}; drop it")
-    if config.micro_batch_rows is not None and not others:
-        raise ValueError(
-            f"micro_batch_rows={config.micro_batch_rows} has no effect with fused_gradients=True, "
-            "which computes all rows of a minibatch at once; drop one of them"
-        )
+def fused_options(config: TrainConfig) -> list[str]:
+    """List the options of a run that ask for kernels of small networks."""
+    return [name for name in (GRADIENTS, ACTING) if getattr(config, name)]
 
 
-def why_not_fused(players: Players, learners: Learners) -> list[str]:
-    """Say of each policy group without fused gradients why it has none: `policies (reason)`."""
-    # Pallas takes a while to import, and few runs use it.
-    from jaxmarl_ppo.ppo.fused_gradient import why_not
-
-    return [
-        f"{listed(players.policies[k] for k in own.policy_ids)} "
-        f"({why_not(own.policy_group.network)})"
-        for own in learners
-        if not own.update_shape.fused
-    ]
+def unfused(players: Players, groups: Sequence[PolicyGroup]) -> list[str]:
+    """Say of each policy group that has no such kernel why: `policies (reason)`."""
+    found = []
+    for group in groups:
+        reason = why_not_fused(group.network)
+        if reason is not None:
+            names = dict.fromkeys(players.policies[players.policy_of[k]] for k in group.players)
+            found.append(f"{listed(names)} ({reason})")
+    return found
 
 
 def _load_players(players: Players, plans: list[PolicyGroupPlan]) -> tuple[LoadedPolicy, ...]:
@@ -274,19 +274,12 @@ def _make_group_learner(
             optimiser=first.optimiser,
             adam_eps=first.adam_eps,
             skips_nonfinite=config.skip_nonfinite_updates,
-            fused=config.fused_gradients and _is_fusable(group),
+            fused=config.fused_gradients and why_not_fused(group.network) is None,
         ),
         block_size=block_size,
         discount_by_step=first.discount_by == "step",
         normalise_advantages=first.normalise_advantages,
     )
-
-
-def _is_fusable(group: PolicyGroup) -> bool:
-    # Pallas takes a while to import, and few runs use it.
-    from jaxmarl_ppo.ppo.fused_gradient import why_not
-
-    return why_not(group.network) is None
 
 
 def make_hyperparams(

@@ -43,8 +43,8 @@ class Tuning:
             one, so that all that is computed of a decision is one kernel; more are an axis.
         packs: whether small arrays that are taken together are laid side by side
             (`ops/packing.py`), and without `rows_last` those that a step writes (`ops/steps.py`).
-        fuses_gradients: whether one kernel can compute the gradient of a minibatch, where a run
-            asks for that (`ppo/fused_gradient.py`).
+        fuses_networks: whether small networks can be computed in kernels of their own, where a run
+            asks for that (`policies/fused_network.py`, `ppo/fused_gradient.py`).
         values_ends_at_once: whether final observations are valued after a rollout, all at once,
             instead of step by step, where there is no memory to be kept for that.
         max_pass_rows: most rows of drawn policies that are computed at once
@@ -73,7 +73,7 @@ class Tuning:
     picks_by_comparing: bool
     max_actions_in_turn: int
     packs: bool
-    fuses_gradients: bool
+    fuses_networks: bool
     values_ends_at_once: bool
     max_pass_rows: int
     weighs_tiles: bool
@@ -99,7 +99,7 @@ CPU = Tuning(
     picks_by_comparing=False,
     max_actions_in_turn=0,
     packs=False,
-    fuses_gradients=False,
+    fuses_networks=False,
     values_ends_at_once=False,
     max_pass_rows=1024,
     weighs_tiles=True,
@@ -127,7 +127,7 @@ GPU = Tuning(
     picks_by_comparing=True,
     max_actions_in_turn=16,
     packs=True,
-    fuses_gradients=True,
+    fuses_networks=True,
     values_ends_at_once=True,
     max_pass_rows=262144,
     weighs_tiles=False,
@@ -147,7 +147,7 @@ TPU = replace(
     rows_last=True,
     packs_in_place=True,
     max_actions_in_turn=0,
-    fuses_gradients=False,
+    fuses_networks=False,
     max_pass_rows=32768,
     max_candidates=8,
     compiler_options={},

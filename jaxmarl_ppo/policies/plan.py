@@ -6,7 +6,7 @@ first. So inputs whose widths differ by a few features are padded and share one;
 network is sized for the agents that it can play.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
@@ -15,6 +15,7 @@ from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.numbers import DEFAULT_NUMBERS
 from jaxmarl_ppo.policies.agent_interface import AgentInterface, make_agent_interface
+from jaxmarl_ppo.policies.fusable import why_not_fused
 from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_names
 from jaxmarl_ppo.policies.network_check import check_network, make_network, named_network
 from jaxmarl_ppo.policies.players import Players
@@ -100,6 +101,8 @@ def plan_players(
             *(env, plan, interface, len(names) - first_player),
             *(envs_per_device, config.matmul_precision),
         )
+        if config.fused_acting:
+            network = replace(network, fused=why_not_fused(network) is None)
         groups.append(
             PolicyGroup(
                 network=network,

@@ -35,6 +35,7 @@ class StackedNetwork:
     tile_rows: int = 256  # rows of one policy in a tile of `forward`
     tiles_at_once: int = 1
     matmul_precision: str = "float32"
+    fused: bool = False  # whether one kernel computes all layers of a step
 
     def init(self, key: jax.Array) -> PolicyStack:
         """Draw independent initial parameters for every member, and begin their normalisers."""
@@ -229,6 +230,11 @@ class StackedNetwork:
         """Compute one decision of rows `[R, ...]`, `(hidden, inputs, is_first)`, by one policy."""
         hidden, inputs, is_first = rows
         inputs = self._standardise(policy, inputs)
+        if self.fused:
+            # Pallas takes a while to import, and a CPU has no use for it.
+            from jaxmarl_ppo.policies import fused_network
+
+            return hidden, hidden, *fused_network.forward(self, policy.params, inputs)
 
         def recur(hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, tuple]:
             hidden, *outputs = self._apply(policy, hidden, inputs)

@@ -24,8 +24,7 @@ nothing, and gradients of padding are not stored.
 """
 
 import functools
-import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import jax
@@ -34,22 +33,23 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from jaxmarl_envs.backend import backend
-from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.networks.layers import ACTIVATIONS
-from jaxmarl_ppo.networks.matmul import dot_general_in
 from jaxmarl_ppo.networks.precision import at_precision
 from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.packing import Packed, Place, places
+from jaxmarl_ppo.policies.fused_network import (
+    Tower,
+    Weights,
+    padded,
+    run_tower,
+    run_without_gradient,
+    towers_of,
+)
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo.loss import LossSums, UpdateShape, row_losses
 from jaxmarl_ppo.ppo.minibatches import Selection
 from jaxmarl_ppo.types import Hyperparams, Moments, PyTree
 
-# The largest networks: their weights and sums of gradients must stay on the chip.
-MAX_LAYERS, MAX_WIDTH, MAX_ACTIONS = 4, 128, 64
-# The least size of an axis of a product.
-MIN_SIZE = 16
 # Rows of a tile.
 TILE_ROWS = 32
 # Programs of all policies and towers: two for each multiprocessor of a large GPU.
@@ -58,119 +58,9 @@ NUM_PROGRAMS = 264
 # products without tensor cores, leave too few registers for the rest, of which a thread has 255:
 # they are read again for every tile, which the second-level cache serves.
 MAX_HELD = 16384
+# Pallas addresses single bytes with 32 bits and a sign.
+MAX_BYTES = 2**31 - 1
 NUM_LOSSES = len(fields(LossSums))
-
-
-def why_not(network: StackedNetwork) -> str | None:
-    """Say why a policy group cannot be trained by this kernel; None if it can."""
-    module, distribution = network.module, network.distribution
-    if type(module) is not MLP:
-        return f"its network is of the class {type(module).__name__}, not MLP"
-    assert isinstance(module, MLP)
-    layers = (*module.hidden_sizes, *module.head_sizes)
-    if len(layers) > MAX_LAYERS:
-        return f"it has {len(layers)} hidden layers, more than {MAX_LAYERS}"
-    width = max(*network.input_shape, *layers)
-    if width > MAX_WIDTH:
-        return f"it has a layer or inputs of width {width}, more than {MAX_WIDTH}"
-    if type(distribution) is not MaskedCategorical:
-        return "its actions are not one choice"
-    if distribution.num_actions > MAX_ACTIONS:
-        return f"it has {distribution.num_actions} actions, more than {MAX_ACTIONS}"
-    if module.unimix:
-        return f"unimix={module.unimix}"
-    if module.dtype != "float32":
-        return f"dtype={module.dtype!r}"
-    return None
-
-
-@dataclass(frozen=True)
-class _Weights:
-    """Place of a weight matrix or bias, `shape`, in a policy's row of weights."""
-
-    begin: int
-    shape: tuple[int, ...]
-
-    @property
-    def padded(self) -> tuple[int, ...]:
-        return tuple(map(_padded, self.shape))
-
-    def place(self) -> tuple[jax.Array, jax.Array]:
-        """Return the index of every padded weight in the row, and whether it is there."""
-        axes = range(len(self.shape))
-        each = [jax.lax.broadcasted_iota(jnp.int32, self.padded, axis) for axis in axes]
-        index, there = each[0], each[0] < self.shape[0]
-        for x, size in zip(each[1:], self.shape[1:], strict=True):
-            index, there = index * size + x, there & (x < size)
-        return self.begin + index, there
-
-
-@dataclass(frozen=True)
-class _Tower:
-    """Layers that are computed together: of the actor, of the critic, or of both.
-
-    Attributes:
-        layers: kernel and bias of each shared layer.
-        heads: by what they compute, "policy" or "value": layers of it alone, the last without
-            activation.
-        num_inputs: how many of the inputs it sees.
-    """
-
-    layers: tuple[tuple[_Weights, _Weights], ...]
-    heads: dict[str, tuple[tuple[_Weights, _Weights], ...]]
-    num_inputs: int
-
-    @property
-    def size(self) -> int:
-        """Number of its weights, padded."""
-        leaves = jax.tree.leaves((self.layers, self.heads))
-        return sum(math.prod(leaf.padded) for leaf in leaves)
-
-    @property
-    def losses(self) -> tuple[int, ...]:
-        """The fields of `LossSums` that it sums up."""
-        of_value = [field.name == "value_loss" for field in fields(LossSums)]
-        kind = {"policy": False, "value": True}
-        kinds = {kind[head] for head in self.heads}
-        return tuple(i for i, own in enumerate(of_value) if own in kinds)
-
-
-def _padded(size: int) -> int:
-    return max(MIN_SIZE, 1 << (size - 1).bit_length())
-
-
-def _towers(network: StackedNetwork) -> tuple[_Tower, ...]:
-    """List the towers of a network, with the places of their weights."""
-    module = network.module
-    assert isinstance(module, MLP)
-    params = jax.eval_shape(lambda: network.init(jax.random.key(0)).params)
-    leaves, structure = jax.tree.flatten(params)
-    begin, found = 0, []
-    for leaf in leaves:
-        shape = leaf.shape[1:]
-        found.append(_Weights(begin, shape))
-        begin += math.prod(shape)
-    tree = jax.tree.unflatten(structure, found)
-
-    def torso(name: str, sizes: Any) -> tuple[tuple[_Weights, _Weights], ...]:
-        layers = (tree[name][f"Dense_{index}"] for index in range(len(sizes)))
-        return tuple((layer["kernel"], layer["bias"]) for layer in layers)
-
-    def head(who: str, name: str) -> tuple[tuple[_Weights, _Weights], ...]:
-        last = tree[name]
-        return (*torso(f"{who}_head_torso", module.head_sizes), (last["kernel"], last["bias"]))
-
-    heads = {"policy": head("actor", "policy_head"), "value": head("critic", "value_head")}
-    (width,) = network.input_shape
-    sizes = module.hidden_sizes
-    if not module.separate_critic:
-        return (_Tower(torso("trunk_torso", sizes), heads, width),)
-    return (
-        _Tower(
-            torso("actor_torso", sizes), {"policy": heads["policy"]}, module.actor_width or width
-        ),
-        _Tower(torso("critic_torso", sizes), {"value": heads["value"]}, width),
-    )
 
 
 class _AllAtOnce(MaskedCategorical):
@@ -194,7 +84,7 @@ def sum_gradients(
     """Sum the gradients of a minibatch, followed in each row by the fields of `LossSums`.
 
     Args:
-        network: of the policy group, for which `why_not` is None.
+        network: of the policy group, for which `why_not_fused` is None.
         shape: the static options.
         packed: `Blocks.contents`, `C` blocks of `B` rows.
         params: `[K, W]`, the weights of each policy in a row.
@@ -205,8 +95,16 @@ def sum_gradients(
 
     Returns:
         `[K, W + fields]`, as `update._accumulate`.
+
+    Raises:
+        ValueError: If there are more blocks than the kernel can address.
     """
-    towers = _towers(network)
+    if packed.bytes.size > MAX_BYTES:
+        raise ValueError(
+            f"fused_gradients=True: masks of {packed.bytes.size / 1e9:.1f} GB on a device are more "
+            "than the 2.1 GB that it can address; spread environments over more devices, or drop it"
+        )
+    towers = towers_of(network)
     num_policies, num_weights = params.shape
     num_programs = max(1, NUM_PROGRAMS // (num_policies * len(towers)))
     narrow = all(tower.size <= MAX_HELD for tower in towers)
@@ -242,7 +140,7 @@ def sum_gradients(
 def _kernel(
     network: StackedNetwork,
     shape: UpdateShape,
-    towers: tuple[_Tower, ...],
+    towers: tuple[Tower, ...],
     fields_of_rows: PyTree,
     num_programs: int,
     refs: dict[str, Any],
@@ -265,7 +163,7 @@ def _kernel(
 def _sum_tiles(
     network: StackedNetwork,
     shape: UpdateShape,
-    tower: _Tower,
+    tower: Tower,
     fields_of_rows: PyTree,
     num_programs: int,
     refs: dict[str, Any],
@@ -278,7 +176,7 @@ def _sum_tiles(
     holds = tower.size <= MAX_HELD and network.matmul_precision != "float32"
 
     def weights(ref: Any) -> PyTree:
-        def load(own: _Weights) -> jax.Array:
+        def load(own: Weights) -> jax.Array:
             index, there = own.place()
             # Triton moves what is not volatile out of the loop.
             return triton.load(ref.at[k, index], mask=there, other=0.0, volatile=not holds)
@@ -291,8 +189,7 @@ def _sum_tiles(
     start, stop = refs["start"][k], refs["stop"][k]
     block_size = fields_of_rows.advantage.shape[0]
     num_tiles = jax.lax.div((stop - start) * block_size + TILE_ROWS - 1, TILE_ROWS)
-    distribution = _AllAtOnce(_padded(network.distribution.num_outputs))
-    forward = functools.partial(_forward, network, tower)
+    distribution = _AllAtOnce(padded(network.distribution.num_outputs))
 
     def add_tile(index: jax.Array, sums: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         tile = program + index * num_programs
@@ -302,9 +199,12 @@ def _sum_tiles(
         if moments is not None:
             inputs = running_moments.standardise(moments, inputs)
 
+        others = None
+        if magnet is not None:
+            others, _ = run_without_gradient(network, tower, magnet, inputs)
+
         def loss(params: PyTree) -> tuple[jax.Array, LossSums]:
-            outputs, value = forward(params, inputs)
-            others = None if magnet is None else forward(magnet, inputs)[0]
+            outputs, value = run_tower(network, tower, params, inputs)
             loss, parts = row_losses(distribution, shape, rows, hyperparams, outputs, value, others)
             return loss.sum(), parts
 
@@ -312,13 +212,13 @@ def _sum_tiles(
         return jax.tree.map(jnp.add, sums, (grads, parts))
 
     zeros = (
-        jax.tree.map(lambda own: jnp.zeros(own.padded, jnp.float32), weights_of),
+        jax.tree.map(lambda own: jnp.zeros(own.padded_shape, jnp.float32), weights_of),
         LossSums(*[jnp.zeros(TILE_ROWS, jnp.float32)] * NUM_LOSSES),
     )
     number = jax.lax.div(num_tiles - program + num_programs - 1, num_programs)
     grads, parts = jax.lax.fori_loop(0, number, add_tile, zeros)
 
-    def store(own: _Weights, x: jax.Array) -> None:
+    def store(own: Weights, x: jax.Array) -> None:
         index, there = own.place()
         # Elsewhere two threads could write to the same place.
         index = jnp.where(there, index, sums_ref.shape[-1] - 1)
@@ -326,16 +226,17 @@ def _sum_tiles(
 
     jax.tree.map(store, weights_of, grads)
     num_weights = refs["params"].shape[-1]
-    for index, part in enumerate(jax.tree.leaves(parts)):
-        if index in tower.losses:
-            sums_ref[k, program, num_weights + index] = part.sum()
+    for index, field in enumerate(fields(LossSums)):
+        # The rest is of another tower.
+        if ("value" if field.name == "value_loss" else "policy") in tower.heads:
+            sums_ref[k, program, num_weights + index] = getattr(parts, field.name).sum()
 
 
 def _load_moments(refs: Any, k: jax.Array, num_inputs: int) -> Moments | None:
     """Load the moments of one policy's inputs; padded inputs, 0, have mean 0 and variance 1."""
     if refs is None:
         return None
-    columns = jax.lax.broadcasted_iota(jnp.int32, (_padded(num_inputs),), 0)
+    columns = jax.lax.broadcasted_iota(jnp.int32, (padded(num_inputs),), 0)
     there = columns < num_inputs
     mean, var = (
         triton.load(ref.at[k, columns], mask=there, other=other)
@@ -365,7 +266,7 @@ def _load_rows(
             return own.from_bits(triton.load(ref.at[block, own.begin + within]))
         number = own.shape[1]
         used = num_inputs if own is fields_of_rows.decisions.inputs else number
-        size = (TILE_ROWS, _padded(used))
+        size = (TILE_ROWS, padded(used))
         column = jax.lax.broadcasted_iota(jnp.int32, size, 1)
         bits = triton.load(
             ref.at[
@@ -381,37 +282,3 @@ def _load_rows(
     rows = jax.tree.map(load, fields_of_rows.replace(resume=()))
     acted = rows.decisions.acted & (position < stop)
     return rows.replace(decisions=rows.decisions.replace(acted=acted))
-
-
-def _forward(
-    network: StackedNetwork, tower: _Tower, params: PyTree, inputs: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Compute logits `[R, N]` and values `[R]` of rows; 0 for the head that a tower lacks."""
-    module = network.module
-    assert isinstance(module, MLP)
-    activate, product = ACTIVATIONS[module.activation], dot_general_in(network.matmul_precision)
-    shared, heads = params
-
-    def dense(x: jax.Array, layer: tuple[jax.Array, jax.Array]) -> jax.Array:
-        kernel, bias = layer
-        return product(x, kernel, (((1,), (0,)), ((), ()))) + bias[None, :]
-
-    def run(x: jax.Array, layers: Any) -> jax.Array:
-        for layer in layers:
-            x = activate(dense(x, layer))
-        return x
-
-    trunk = run(inputs, shared)
-    num_rows = inputs.shape[0]
-    outputs = jnp.zeros((num_rows, _padded(network.distribution.num_outputs)), jnp.float32)
-    value = jnp.zeros(num_rows, jnp.float32)
-    if "policy" in heads:
-        *hidden, last = heads["policy"]
-        outputs = dense(run(trunk, hidden), last)
-    if "value" in heads:
-        *hidden, last = heads["value"]
-        # The other columns are padding.
-        column = dense(run(trunk, hidden), last)
-        first = jax.lax.broadcasted_iota(jnp.int32, column.shape, 1) == 0
-        value = jnp.where(first, column, 0.0).sum(1)
-    return outputs, value

@@ -21,7 +21,7 @@ from jaxmarl_ppo.devices.compilation import CompiledRun, compile_run
 from jaxmarl_ppo.devices.joining import current
 from jaxmarl_ppo.devices.processes import FirstFailed, ProcessesDiffer
 from jaxmarl_ppo.devices.sharding import Devices
-from jaxmarl_ppo.learner.build import check_arguments, make_learner, why_not_fused
+from jaxmarl_ppo.learner.build import check_arguments, fused_options, make_learner, unfused
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.cores import MIN_ENVS_PER_DEVICE
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly
@@ -481,7 +481,7 @@ class Trainer:
         return (
             f"{self.env.name} | {as_json.network_kind(config.default_policy.network)} | "
             f"{config.num_envs} envs x {config.num_steps} steps | "
-            f"{seeds} | {self._devices_in_words()}{self._gradients_in_words()}"
+            f"{seeds} | {self._devices_in_words()}{self._kernels_in_words()}"
         )
 
     def _make_progress(self, folder: Path) -> Progress:
@@ -490,12 +490,15 @@ class Trainer:
         total = self._env_steps(config.num_iterations)
         return make_progress(self._show_progress, title, total, self.env.agents, policies)
 
-    def _gradients_in_words(self) -> str:
-        """Say whose gradients are fused, if that was asked for, and why others are not."""
-        if not self.config.fused_gradients:
+    def _kernels_in_words(self) -> str:
+        """Say what is computed in kernels of small networks, if asked for, and where it is not."""
+        names = fused_options(self.config)
+        if not names:
             return ""
-        others = why_not_fused(self.learner.players, self.learner.group_learners)
-        return " | fused gradients" + (f", not of {'; '.join(others)}" if others else "")
+        players = self.learner.players
+        others = unfused(players, players.policy_groups)
+        words = ", ".join(name.replace("_", " ") for name in names)
+        return f" | {words}" + (f", not of {'; '.join(others)}" if others else "")
 
     def _devices_in_words(self) -> str:
         """Describe the number and kind of devices that train, and why not all do."""

@@ -6,9 +6,15 @@ import os
 import subprocess
 import sys
 
+import jax
+import numpy as np
 import pytest
+from fused_cases import draw, run
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxmarl_ppo.bench.targets import check_target
+from jaxmarl_envs.backend import compiling_for
+from jaxmarl_ppo.bench.hlo import read_program
+from jaxmarl_ppo.bench.targets import check_target, make_target
 
 SMALL = "--num-envs 64 --num-steps 16 --hidden-sizes 8 --num-epochs 2 --num-minibatches 2"
 
@@ -67,6 +73,35 @@ def test_arithmetic_is_bounded_by_the_rate_of_the_precision():
     fine, middle, coarse = (each["floor_ms"]["arithmetic"] for each in found.values())
     assert fine / middle == pytest.approx(495 / 67)
     assert middle / coarse == pytest.approx(2)
+
+
+@for_gpu
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_small_networks_in_kernels_of_their_own(precision):
+    workload = f"--env crypto --mapping ensemble:2 --matmul-precision {precision}"
+    found, before = (
+        bench(f"--target h200 {SMALL} {workload} {options}")["kernels"]
+        for options in ("--fused-gradients --fused-acting", "")
+    )
+    assert found["gradient"][0] <= 3
+    assert found["env_step"] < before["env_step"]
+
+
+@for_gpu
+@pytest.mark.parametrize("seed", range(6))
+def test_a_fused_gradient_of_any_network_compiles(seed):
+    case = draw(seed, precision=("float32", "tf32", "bfloat16")[seed % 3])
+    target = make_target("h200", 1)
+    here = NamedSharding(Mesh(np.array(target.devices), ("devices",)), PartitionSpec())
+    with compiling_for("gpu", target.devices):
+        function, arrays = run(case, fused=True)
+        shapes = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), arrays
+        )
+        options = {"xla_gpu_autotune_level": 0}
+        text = jax.jit(function).lower(*shapes).compile(compiler_options=options).as_text()
+    assert "fused_gradient" in text
+    assert read_program(text).kernels <= 4
 
 
 @for_tpu

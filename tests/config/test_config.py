@@ -126,6 +126,7 @@ EVERYTHING = TrainConfig(
     micro_batch_rows=64,
     matmul_precision="bfloat16",
     fused_gradients=True,
+    fused_acting=True,
     num_devices=2,
     num_seeds=3,
     skip_nonfinite_updates=True,

@@ -87,9 +87,10 @@ def test_a_tpu_trains_the_same(monkeypatch, workload):
 @pytest.mark.parametrize(
     "workload", [WORKLOADS[0], WORKLOADS[2], WORKLOADS[5]], ids=lambda w: f"{w[0]}-{w[1]}-{w[3]}"
 )
-def test_a_gpu_trains_the_same_with_fused_gradients(monkeypatch, workload):
+def test_a_gpu_trains_the_same_in_kernels_of_small_networks(monkeypatch, workload):
     monkeypatch.setattr(fused_gradient, "NUM_PROGRAMS", 8)
-    assert_same_training(monkeypatch, tuning.GPU, workload, 3, fused_gradients=True)
+    fused = {"fused_gradients": True, "fused_acting": True}
+    assert_same_training(monkeypatch, tuning.GPU, workload, 3, **fused)
 
 
 @pytest.mark.rare
@@ -109,7 +110,7 @@ def assert_same_training(monkeypatch, choices, workload, num_minibatches, **fiel
     jax.clear_caches()
     for group in learner.group_learners:
         assert group.update_shape.num_micro_batches is not None
-        assert group.update_shape.fused == bool(fields)
+        assert group.update_shape.fused == group.policy_group.network.fused == bool(fields)
     # No row is lost where there is room for so many only.
     np.testing.assert_array_equal(metrics.sums.trained, reported.sums.trained)
     np.testing.assert_array_equal(metrics.sums.update.losses.count, EPOCHS * metrics.sums.trained)
@@ -134,24 +135,26 @@ FUSED = TrainConfig(
 )
 
 
-def test_fused_gradients_need_a_gpu():
+@pytest.mark.parametrize("name", ["fused_gradients", "fused_acting"])
+def test_kernels_of_small_networks_need_a_gpu(name):
     env, env_params = jaxmarl_envs.make("crypto")
-    with pytest.raises(ValueError, match=r"fused_gradients=True needs a GPU .* compiled for a cpu"):
-        make_learner(env, env_params, FUSED)
+    config = dataclasses.replace(FUSED, **{"fused_gradients": False, name: True})
+    with pytest.raises(ValueError, match=f"{name}=True needs a GPU .* compiled for a cpu"):
+        make_learner(env, env_params, config)
 
 
-def test_a_title_says_whose_gradients_are_fused(monkeypatch, tmp_path):
+def test_a_title_says_what_has_kernels_of_its_own(monkeypatch, tmp_path):
     monkeypatch.setattr(tuning, "CPU", tuning.GPU)
     env, env_params = jaxmarl_envs.make("crypto")
 
-    def title(**policies):
-        config = dataclasses.replace(FUSED, policies=policies)
+    def title(policies, **fields):
+        config = dataclasses.replace(FUSED, policies=policies, **fields)
         return Trainer(env, env_params, config, tmp_path / "run", progress=False).title
 
-    assert title().endswith(" | fused gradients")
+    assert title({}).endswith(" | fused gradients")
     lstm = PolicySpec(network=RECURRENT)
-    assert title(eve_0=lstm).endswith(
-        "fused gradients, not of eve_0 (its network is of the class LSTM, not MLP)"
+    assert title({"eve_0": lstm}, fused_acting=True).endswith(
+        "fused gradients, fused acting, not of eve_0 (its network is of the class LSTM, not MLP)"
     )
 
 
