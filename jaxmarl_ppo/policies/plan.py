@@ -101,8 +101,11 @@ def plan_players(
             *(env, plan, interface, len(names) - first_player),
             *(envs_per_device, config.matmul_precision),
         )
-        if config.fused_acting:
-            network = replace(network, fused=why_not_fused(network) is None)
+        if config.fused_acting and why_not_fused(network) is None:
+            # Pallas takes a while to import, and few runs use it.
+            from jaxmarl_ppo.policies import fused_network
+
+            network = replace(network, fused_forward=fused_network.forward)
         groups.append(
             PolicyGroup(
                 network=network,

@@ -3,6 +3,7 @@
 It initialises, acts, values and re-evaluates; mappings decide which policy plays which slot.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,8 @@ class StackedNetwork:
     tile_rows: int = 256  # rows of one policy in a tile of `forward`
     tiles_at_once: int = 1
     matmul_precision: str = "float32"
-    fused: bool = False  # whether one kernel computes all layers of a step
+    # Computes all layers of a step in one kernel, `fused_network.forward`; None to compute each.
+    fused_forward: Callable[..., tuple[jax.Array, jax.Array]] | None = None
 
     def init(self, key: jax.Array) -> PolicyStack:
         """Draw independent initial parameters for every member, and begin their normalisers."""
@@ -230,11 +232,8 @@ class StackedNetwork:
         """Compute one decision of rows `[R, ...]`, `(hidden, inputs, is_first)`, by one policy."""
         hidden, inputs, is_first = rows
         inputs = self._standardise(policy, inputs)
-        if self.fused:
-            # Pallas takes a while to import, and a CPU has no use for it.
-            from jaxmarl_ppo.policies import fused_network
-
-            return hidden, hidden, *fused_network.forward(self, policy.params, inputs)
+        if self.fused_forward is not None:
+            return hidden, hidden, *self.fused_forward(self, policy.params, inputs)
 
         def recur(hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, tuple]:
             hidden, *outputs = self._apply(policy, hidden, inputs)

@@ -218,14 +218,28 @@ def _sum_tiles(
     number = jax.lax.div(num_tiles - program + num_programs - 1, num_programs)
     grads, parts = jax.lax.fori_loop(0, number, add_tile, zeros)
 
+    num_weights = refs["params"].shape[-1]
+    _store_sums(tower, grads, parts, sums_ref, k, program, num_weights)
+
+
+def _store_sums(
+    tower: Tower,
+    grads: PyTree,
+    parts: LossSums,
+    sums_ref: Any,
+    k: jax.Array,
+    program: jax.Array,
+    num_weights: int,
+) -> None:
+    """Store the sums of a program, `[K, programs, W + fields and more]`, as far as they are its."""
+
     def store(own: Weights, x: jax.Array) -> None:
         index, there = own.place()
         # Elsewhere two threads could write to the same place.
         index = jnp.where(there, index, sums_ref.shape[-1] - 1)
         triton.store(sums_ref.at[k, program, index], x, mask=there)
 
-    jax.tree.map(store, weights_of, grads)
-    num_weights = refs["params"].shape[-1]
+    jax.tree.map(store, (tower.layers, tower.heads), grads)
     for index, field in enumerate(fields(LossSums)):
         # The rest is of another tower.
         if ("value" if field.name == "value_loss" else "policy") in tower.heads:

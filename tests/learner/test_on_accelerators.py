@@ -110,7 +110,8 @@ def assert_same_training(monkeypatch, choices, workload, num_minibatches, **fiel
     jax.clear_caches()
     for group in learner.group_learners:
         assert group.update_shape.num_micro_batches is not None
-        assert group.update_shape.fused == group.policy_group.network.fused == bool(fields)
+        acts_fused = group.policy_group.network.fused_forward is not None
+        assert group.update_shape.fused == acts_fused == bool(fields)
     # No row is lost where there is room for so many only.
     np.testing.assert_array_equal(metrics.sums.trained, reported.sums.trained)
     np.testing.assert_array_equal(metrics.sums.update.losses.count, EPOCHS * metrics.sums.trained)
