@@ -42,7 +42,7 @@ _CRYPTO_PPO = PPOConfig(
 _CRYPTO_NETWORK = MLP(hidden_sizes=(64, 64), activation="relu")
 
 
-def _imperfect_information(num_steps: float, falls_from: float, entropy: float) -> Preset:
+def _imperfect_information(num_steps: float, falls_from: float) -> Preset:
     """Make the preset of a game of imperfect information for two.
 
     The critic sees what both players see, which leaves only their actions to chance in what it
@@ -53,7 +53,6 @@ def _imperfect_information(num_steps: float, falls_from: float, entropy: float) 
     Args:
         num_steps: environment steps in all.
         falls_from: the step from which on the learning rate falls.
-        entropy: the entropy coefficient from two fifths of them on.
     """
     network = MLP(hidden_sizes=(128, 128), activation="relu", separate_critic=True, unimix=0.02)
     return Preset(
@@ -65,7 +64,7 @@ def _imperfect_information(num_steps: float, falls_from: float, entropy: float) 
             default_policy=PolicySpec(network=network, central_critic=True, normalise_rewards=True),
             default_ppo=PPOConfig(
                 learning_rate=((0.0, 3e-3), (falls_from, 3e-3), (num_steps, 0.0)),
-                entropy_coef=((0.0, 0.3), (0.4 * num_steps, entropy), (num_steps, entropy)),
+                entropy_coef=((0.0, 0.3), (0.4 * num_steps, 0.05), (num_steps, 0.05)),
                 num_epochs=1,
                 gamma=1.0,
                 gae_lambda=0.9,
@@ -203,8 +202,8 @@ PRESETS: dict[str, Preset] = {
             ),
         )
     ),
-    "leduc_holdem": _imperfect_information(100e6, falls_from=30e6, entropy=0.05),
-    "phantom_tic_tac_toe": _imperfect_information(30e6, falls_from=10e6, entropy=0.1),
+    "leduc_holdem": _imperfect_information(100e6, falls_from=30e6),
+    "phantom_tic_tac_toe": _imperfect_information(30e6, falls_from=10e6),
     # Four games of CartPole side by side; small rollouts, as episodes soon get long.
     "gymnax": Preset(
         TrainConfig(
