@@ -177,7 +177,8 @@ def test_the_schema_describes_every_place():
 def test_metadata_is_said_at_the_field():
     found = field_metadata(TrainConfig)
     assert [name for name, each in found.items() if each.resumable] == [
-        *("total_env_steps", "num_devices", "log_interval", "max_minutes", "until"),
+        *("total_env_steps", "fused_gradients", "fused_acting", "num_devices"),
+        *("log_interval", "max_minutes", "until"),
         *("checkpoints", "evaluation", "objective"),
     ]
     assert [name for name, each in found.items() if each.compares_members] == [
