@@ -1,12 +1,14 @@
 """Rows of games in the memory of several processes, and messages beside them."""
 
 import socket
+from array import array
 
 import numpy as np
 import pytest
 
 from jaxmarl_envs.adapters.incoming.host_channel import Channel
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep, Rows, RowSpec, shared_file
+from jaxmarl_envs.adapters.incoming.host_worker import Games, Request
 
 NUM_AGENTS = 2
 SPEC = RowSpec(features=(NUM_AGENTS, 3), options=5, metrics=1)
@@ -93,6 +95,43 @@ def test_agents_that_see_nothing_and_have_no_metrics_have_rows():
     assert outcome.metrics.shape == (3, NUM_AGENTS, 0)
     assert not outcome.terminated.any()
     assert frame.alive.all()
+
+
+class Succession:
+    """A game in whose slots others live from the step on at which agents' lives end."""
+
+    repeats, renews = True, False
+
+    def write_to(self, features, action_mask, outcome):
+        self.features, self.action_mask, self.outcome = features, action_mask, outcome
+
+    def frame(self, features):
+        flags = np.ones(NUM_AGENTS, bool)
+        return Frame(features, self.action_mask, flags, flags)
+
+    def reset(self, seed):
+        self.features[...] = seed
+        return self.frame(self.features)
+
+    def step(self, action):
+        last = self.frame(self.features + 0.5)
+        self.features[...] += 1
+        self.outcome.reward[...] = action
+        return last, self.outcome, self.frame(self.features)
+
+
+def test_successors_leave_the_last_observations_of_others():
+    with shared_file() as file:
+        rows = Rows(SPEC, file)
+        games = Games(Succession, array("q", [0]), rows)
+        begin = {0: (10, np.empty(0)), 1: (20, np.empty(0))}
+        games.play(Request([0, 3], [0, 3], begin, None, None))
+        actions = np.array([[1, 2], [3, 4]], np.int32)
+        finals = games.play(Request([0, 3], [0, 3], {}, actions, [30, 40]))
+        final, outcome, now = rows.read([0, 3], finals)
+        np.testing.assert_array_equal(final.features[:, 0, 0], [10.5, 20.5])
+        np.testing.assert_array_equal(now.features[:, 0, 0], [11, 21])
+        np.testing.assert_array_equal(outcome.reward, actions)
 
 
 def test_messages_are_sent_whole():
