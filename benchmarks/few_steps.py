@@ -24,8 +24,7 @@ import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import Linear, PPOConfig, TrainConfig
 from jaxmarl_ppo.config.presets import SLOW_ENV, preset
-from jaxmarl_ppo.devices.compilation import compile_run
-from jaxmarl_ppo.devices.sharding import Devices
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine.hardware import describe_hardware
@@ -127,14 +126,13 @@ def steps_to_target(workload: Workload, changes: Mapping[str, Any], seed: int) -
     config = changed(workload.config, changes)
     config = dataclasses.replace(config, seed=seed, total_env_steps=MOST_STEPS)
     learner = make_learner(workload.env, workload.env_params, config)
-    key = jax.random.key(seed)
-    run = compile_run(learner, Devices(learner.num_devices), key)
-    state, empty = run.init(key)
-    empty = jax.device_get(empty)
+    compiled = CompiledRuns(learner)
+    compiled.compile()
+    state, empty = compiled.init([jax.random.key(seed)])
     recent: list[dict[str, tuple[int, float]]] = []  # by iteration: episodes and mean return
     env_steps = 0
     while env_steps < MOST_STEPS:
-        state, metrics = run.train(state, np.int32(1), empty)
+        state, metrics = compiled.train(state, np.array([1]), empty)
         found = summarise(learner, metrics)
         env_steps += found["env_steps"]
         groups = {**found["policies"], **found["agents"]}

@@ -22,7 +22,7 @@ import numpy as np
 import jaxmarl_envs
 from jaxmarl_ppo import use_cpu_cores
 from jaxmarl_ppo.config.presets import PRESETS
-from jaxmarl_ppo.devices.members import Members
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.tuning import Layout, tuning
@@ -97,14 +97,13 @@ def together(
     learner: Learner, num_members: int, layout: Layout, iterations: int
 ) -> Callable[[], Any]:
     """Make a call that trains members in one program."""
-    members = Members(learner, num_members, layout=layout)
-    states = members.init([jax.random.key(seed) for seed in range(num_members)])
-    metrics = members.fill(members.no_metrics)
+    compiled = CompiledRuns(learner, num_members, layout=layout)
+    states, metrics = compiled.init([jax.random.key(seed) for seed in range(num_members)])
     counts = np.full(num_members, iterations)
 
     def call() -> Any:
         nonlocal states, metrics
-        states, metrics = members.train(states, counts, metrics)
+        states, metrics = compiled.train(states, counts, metrics)
         return metrics
 
     return call
@@ -116,11 +115,11 @@ def one_by_one(
     """Make a call in which a thread for each device trains its members, a program for each."""
     options = tuning().compiler_options | tuning().options_of_many
     train = jax.jit(learner.train_steps, donate_argnums=(0, 2), compiler_options=options or None)
-    members = Members(learner, 1, num_devices=1)
+    compiled = CompiledRuns(learner)
     devices = jax.local_devices()[:num_devices]
     runs = [
         jax.device_put(
-            (members.begin(jax.random.key(seed)), members.no_metrics),
+            (compiled.begin(jax.random.key(seed)), compiled.no_metrics),
             devices[seed % num_devices],
             may_alias=False,
         )

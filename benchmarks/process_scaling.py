@@ -49,7 +49,7 @@ def work(setup: dict[str, Any]) -> None:
     os.sched_setaffinity(0, {cores[(first + k) % len(cores)] for k in range(share)})
     from jaxmarl_ppo import join_processes, make_learner, use_cpu_cores
     from jaxmarl_ppo.bench.workload import Workload
-    from jaxmarl_ppo.devices.compilation import compile_run
+    from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
     from jaxmarl_ppo.devices.sharding import Devices
 
     use_cpu_cores(share)
@@ -60,10 +60,9 @@ def work(setup: dict[str, Any]) -> None:
     workload = Workload(**WORKLOAD, num_envs=setup["num_envs"], num_devices=num_devices)
     learner = make_learner(*workload.make())
     devices = Devices(num_devices)
-    compiled = compile_run(learner, devices, jax.random.key(0))
-    state, metrics = compiled.init(jax.random.key(0))
-    empty = jax.device_get(metrics)
-    say({"reduced": reduced_bytes(compiled.train.as_text())})  # type: ignore[attr-defined]
+    compiled = CompiledRuns(learner)
+    state, empty = compiled.init([jax.random.key(0)])
+    say({"reduced": reduced_bytes(compiled.compiled_train.as_text())})
     reduce = make_reduce(devices)
     for line in sys.stdin:
         what, amount = line.split()
@@ -72,7 +71,7 @@ def work(setup: dict[str, Any]) -> None:
             reduce(arguments).block_until_ready()
         began = time.perf_counter()
         if what == "train":
-            state, metrics = compiled.train(state, np.int32(amount), empty)
+            state, metrics = compiled.train(state, np.array([int(amount)]), empty)
             metrics.sums.env_steps.block_until_ready()
         else:
             reduce(arguments).block_until_ready()

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxmarl_envs.backend import compiling_for
 from jaxmarl_ppo.bench.flops import step_flops
@@ -18,7 +17,6 @@ from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.devices.sharding import SAME, Devices, state_specs
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.types import PyTree
 
 # There is no device for autotuning.
 _OPTIONS = {"gpu": {"xla_gpu_autotune_level": 0}, "tpu": {}}
@@ -77,14 +75,11 @@ def _lower(learner: Learner, target: Target) -> Any:
     devices = Devices(len(target.devices))
     state = jax.eval_shape(learner.init, jax.eval_shape(lambda: jax.random.key(0)))
     specs = state_specs()
-
-    def place(spec: Any, part: PyTree) -> PyTree:
-        sharding = NamedSharding(devices.mesh, spec)
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), part
-        )
-
-    state = jax.tree.map(place, specs, state, is_leaf=lambda x: isinstance(x, PartitionSpec))
+    state = jax.tree.map(
+        lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where),
+        state,
+        devices.shardings(specs, state),
+    )
     return devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,)).lower(state)
 
 

@@ -26,8 +26,7 @@ def main(request: str) -> None:
     import numpy as np
 
     from jaxmarl_ppo.bench.workload import Workload
-    from jaxmarl_ppo.devices.compilation import compile_run
-    from jaxmarl_ppo.devices.sharding import Devices
+    from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
     from jaxmarl_ppo.machine import awake
     from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.runs.log import peak_memory_mb
@@ -36,21 +35,21 @@ def main(request: str) -> None:
     use_cpu_cores()
     learner = make_learner(*Workload(**asked["workload"]).make())
     built = clock()
-    key = jax.random.key(0)
     with awake.cores_awake(awake.helps(learner.num_devices)):
-        run = compile_run(learner, Devices(learner.num_devices), key)
+        runs = CompiledRuns(learner)
+        trace_s = runs.compile()
         compiled = clock()
-        one = np.int32(1)
-        state, metrics = run.init(key)
-        state, metrics = jax.block_until_ready(run.train(state, one, metrics))
+        one = np.ones(1, np.int32)
+        state, metrics = runs.init([jax.random.key(0)])
+        state, metrics = jax.block_until_ready(runs.train(state, one, metrics))
         total_s = time.time() - asked["started"]
         for _ in range(NUM_UPDATES - 1):
-            state, metrics = jax.block_until_ready(run.train(state, one, metrics))
+            state, metrics = jax.block_until_ready(runs.train(state, one, metrics))
     result = {
         "import_jax_s": jax_imported - began,
         "import_s": imported - jax_imported,
         "build_s": built - imported,
-        "trace_s": run.trace_s,
+        "trace_s": trace_s,
         "compile_s": compiled - built,
         "total_s": total_s,
         "peak_memory_mb": peak_memory_mb(),

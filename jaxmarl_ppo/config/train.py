@@ -83,8 +83,9 @@ class TrainConfig:
         num_steps: environment steps per rollout.
         seed: seed of all random numbers.
         num_seeds: number of runs to train side by side, with the seeds `seed`, `seed + 1` and so
-            on. Each is bit-for-bit the run that it would be alone on one device. `num_devices` is
-            then the number of devices that the runs are spread over. See docs/scale.md.
+            on. `num_devices` is then the number of devices of all runs together. Where there are
+            twice as many as runs or more, each run is spread over several. Each is bit-for-bit
+            the run that it would be alone on as many. See docs/scale.md.
         mapping: which policy controls which agent: `"shared"`, `"per_agent"`, `"ensemble:3"`, a
             table from agent to policy, `Ensemble`, `Matchups` or `MappingFunction`; see
             `jaxmarl_ppo.policies.mapping.make_mapping`.

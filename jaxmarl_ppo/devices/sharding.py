@@ -1,8 +1,9 @@
-"""Data parallelism: environments spread over devices, parameters the same on all.
+"""Devices as a mesh of runs and environments: several runs side by side, each on several devices.
 
-Every device plays its own environments and computes gradients of its own decisions; each optimiser
-step takes the sum. On a CPU one core per device is faster than sharing: matrix products of this
-size take about as long as waking another thread for half of them.
+Within a run every device plays its own environments and computes gradients of its own decisions;
+each optimiser step takes the sum, so parameters are the same on all. Runs exchange nothing. On a
+CPU one core per device is faster than sharing: matrix products of this size take about as long as
+waking another thread for half of them.
 """
 
 from collections.abc import Callable
@@ -19,40 +20,51 @@ from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.rollout.rollout import Rollout
 from jaxmarl_ppo.types import PyTree, TrainState
 
-AXIS = "devices"
+AXIS, RUNS = "devices", "runs"
 # Where arguments and results lie, for trees of any kind.
 SAME: Any = PartitionSpec()
 BY_ENV: Any = PartitionSpec(AXIS)
 BY_STEP_AND_ENV: Any = PartitionSpec(None, AXIS)
+BY_RUN: Any = PartitionSpec(RUNS)
 
 
 class Devices:
-    """The devices of a run: placement of its data, and functions that run on all.
+    """The devices of a run or of several: placement of data, and functions that run on all.
 
     Args:
-        num_devices: how many: the first that JAX sees, as many of every process of the job, or one
-            of this process.
+        num_devices: of each run: the first that JAX sees, as many of every process of the job, or
+            one of this process.
+        num_rows: how many runs have devices of their own.
     """
 
-    def __init__(self, num_devices: int) -> None:
-        self.num_devices = num_devices
-        self.mesh = Mesh(np.array(_first_devices(num_devices)), (AXIS,))
+    def __init__(self, num_devices: int, num_rows: int = 1) -> None:
+        self.num_devices, self.num_rows = num_devices, num_rows
+        found = np.array(_first_devices(num_devices * num_rows))
+        self.mesh = Mesh(found.reshape(num_rows, num_devices), (RUNS, AXIS))
+
+    def row(self, index: int) -> Mesh:
+        """Return the devices of one of the runs."""
+        return Mesh(self.mesh.devices[index], (AXIS,))
 
     def place(self, state: TrainState) -> TrainState:
-        """Spread a state on one device over all of them."""
+        """Spread the state of a run, on one device, over all of them."""
         if self.num_devices == 1:
             return state
-        shardings = jax.tree.map(
-            lambda spec, part: jax.tree.map(lambda _: NamedSharding(self.mesh, spec), part),
-            state_specs(),
-            state,
-            is_leaf=lambda x: isinstance(x, PartitionSpec),
-        )
+        shardings = self.shardings(state_specs(), state)
         if jax.process_count() > 1:
             return jax.tree.map(_own_part, state, shardings)
         # Via the host, since each shape sliced on a device is a program to compile. Copied, since
         # memory with another owner could not be donated.
         return jax.device_put(jax.tree.map(_to_host, state), shardings, may_alias=False)
+
+    def shardings(self, specs: PyTree, tree: PyTree) -> PyTree:
+        """Return where every leaf of a tree lies; `specs` is a prefix of it."""
+        return jax.tree.map(
+            lambda spec, part: jax.tree.map(lambda _: NamedSharding(self.mesh, spec), part),
+            specs,
+            tree,
+            is_leaf=lambda x: isinstance(x, PartitionSpec),
+        )
 
     def jit(
         self,
@@ -64,7 +76,7 @@ class Devices:
         """Compile a function of one device's part to run on all devices.
 
         Args:
-            function: takes `axis_name` beside its arguments.
+            function: takes `axis_name`, of the devices of a run, beside its arguments.
             in_specs: where the arguments lie: prefixes of their trees.
             out_specs: where the results lie.
             donate: arguments whose memory may be reused.
@@ -73,12 +85,12 @@ class Devices:
         if jax.device_count() > 1:
             # Also for functions on one device, which then round like those on all.
             options = options | tuning().options_of_many
-        if self.num_devices == 1:
-            # Without an axis nothing is exchanged, and there is no program to partition.
-            alone = partial(function, axis_name=None)
-            return jax.jit(alone, donate_argnums=donate, compiler_options=options or None)
+        # Without an axis nothing is exchanged.
+        function = partial(function, axis_name=None if self.num_devices == 1 else AXIS)
+        if self.mesh.size == 1:  # there is no program to partition
+            return jax.jit(function, donate_argnums=donate, compiler_options=options or None)
         spread = jax.shard_map(
-            partial(function, axis_name=AXIS),
+            function,
             mesh=self.mesh,
             in_specs=in_specs,
             out_specs=out_specs,
@@ -132,6 +144,15 @@ def state_specs() -> TrainState:
         env_params=SAME,
         key=SAME,
         iteration=SAME,
+    )
+
+
+def of_runs(specs: PyTree) -> PyTree:
+    """Return where data lies that has a leading axis of runs, from where a single run's does."""
+    return jax.tree.map(
+        lambda spec: PartitionSpec(RUNS, *spec),
+        specs,
+        is_leaf=lambda x: isinstance(x, PartitionSpec),
     )
 
 

@@ -80,18 +80,50 @@ def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = 
             f"num_devices={wanted} cannot be shared out evenly over {processes} processes; make it "
             "a multiple, or leave it out"
         )
-    if wanted > available:
-        is_cpu = backend() == "cpu"
-        raise ValueError(
-            f"num_devices={wanted} exceeds the {available} that JAX sees here"
-            + ("; call use_cpu_cores first" if is_cpu and available < usable_cores() else "")
-        )
+    _check_available(wanted, available)
     if num_envs % wanted:
         raise ValueError(
             f"num_envs={num_envs} cannot be shared out evenly over num_devices={wanted}; make it a "
             "multiple"
         )
     return wanted
+
+
+def choose_devices_per_run(num_runs: int, num_envs: int, wanted: int | None) -> int:
+    """Choose how many devices each of several runs side by side is spread over.
+
+    Args:
+        num_runs: number of runs.
+        num_envs: parallel environments of each.
+        wanted: the user's choice for all runs together; None for as many as there are for each run,
+            as `choose_num_devices` chooses for a single one.
+
+    Raises:
+        ValueError: If there are not as many, or runs or environments cannot be shared evenly.
+    """
+    available = len(local_devices())
+    if wanted is None:
+        most = min(available // num_runs, num_envs // MIN_ENVS_PER_DEVICE)
+        return even_share(num_envs, max(1, most))
+    _check_available(wanted, available)
+    if wanted <= num_runs:
+        return 1
+    if wanted % num_runs or num_envs % (wanted // num_runs):
+        raise ValueError(
+            f"num_devices={wanted} cannot be shared out evenly over {num_runs} runs of "
+            f"{num_envs} envs; make it at most {num_runs}, or a multiple of {num_runs} that leaves "
+            "each of a run's devices as many environments"
+        )
+    return wanted // num_runs
+
+
+def _check_available(wanted: int, available: int) -> None:
+    if wanted > available:
+        is_cpu = backend() == "cpu"
+        raise ValueError(
+            f"num_devices={wanted} exceeds the {available} that JAX sees here"
+            + ("; call use_cpu_cores first" if is_cpu and available < usable_cores() else "")
+        )
 
 
 def usable_cores() -> int:

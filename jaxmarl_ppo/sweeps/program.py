@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.devices.members import Members, hyperparams_of
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns, hyperparams_of
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
@@ -37,8 +37,7 @@ class Program:
             if config.evaluation.every_env_steps is None
             else MeanwhileEvaluator(learner, config)
         )
-        self._members = Members(learner, num_replicas)
-        self._no_metrics = self._members.no_metrics
+        self._compiled = CompiledRuns(learner, num_replicas)
         self._runs: dict[int, TrialRun] = {}  # by replica
         self._states: Any = None
         self._metrics: Any = None
@@ -51,7 +50,7 @@ class Program:
 
     def compile(self) -> None:
         """Compile training and initialisation."""
-        self._members.compile()
+        self._compiled.compile()
 
     def admit(
         self,
@@ -73,19 +72,18 @@ class Program:
         Raises:
             ValueError: If the saved state is of another run.
         """
-        members = self._members
-        per_device = members.num_replicas // members.num_devices
-        replica = choose_replica(self._runs, members.num_members, per_device)
-        one = members.begin(jax.random.key(config.seed), hyperparams_of(learner), env_params)
+        compiled = self._compiled
+        replica = choose_replica(self._runs, compiled.num_runs, compiled.replicas_per_row)
+        one = compiled.begin(jax.random.key(config.seed), hyperparams_of(learner), env_params)
         if saved is not None:
             one = restored(saved, one, folder)
         if self._states is None:
             # Free replicas hold the same state, and never train.
-            self._states = members.fill(one)
-            self._metrics = members.fill(self._no_metrics)
+            self._states = compiled.fill(one)
+            self._metrics = compiled.fill(compiled.no_metrics)
         else:
-            self._states = members.write(self._states, replica, one)
-            self._metrics = members.write(self._metrics, replica, self._no_metrics)
+            self._states = compiled.write(self._states, replica, one)
+            self._metrics = compiled.write(self._metrics, replica, compiled.no_metrics)
         good = jax.tree.map(np.array, jax.device_get(one.population))
         run = TrialRun(self.learner, config, env_params, folder, self.evaluator, good, saved)
         self._runs[replica] = run
@@ -102,29 +100,31 @@ class Program:
 
     def train(self) -> list[TrialRun]:
         """Train all runs for a slice, each at most to its next look; return those due."""
-        counts = np.zeros(self._members.num_replicas, np.int32)
+        compiled = self._compiled
+        counts = np.zeros(compiled.num_replicas, np.int32)
         for replica, run in self._runs.items():
             counts[replica] = min(run.num_left, self._slices.num_iterations)
         began = time.perf_counter()
-        self._states, self._metrics = self._members.train(self._states, counts, self._metrics)
+        self._states, self._metrics = compiled.train(self._states, counts, self._metrics)
         wait_until_ready(self._metrics.sums.env_steps)
         self._slices.adapt(int(counts.max()), time.perf_counter() - began)
-        iterations, faults = jax.device_get((self._states.iteration, self._metrics.fault.found))
+        iterations = compiled.on_host(self._states.iteration)
+        faults = compiled.on_host(self._metrics.fault.found)
         for replica, run in self._runs.items():
             run.iteration = int(iterations[replica])
         return [run for replica, run in self._runs.items() if run.num_left == 0 or faults[replica]]
 
     def save(self, run: TrialRun) -> Saved:
         """Copy a run's state to the host, just after a look."""
-        state = self._members.member(self._states, self._replica_of(run))
+        state = self._compiled.run(self._states, self._replica_of(run))
         return Saved(to_arrays({"state": state}), run.iteration, run.decisions, run.wall_s)
 
     def look(self, run: TrialRun) -> IntermediateResult:
         """Look at a run; see `TrialRun.look`."""
-        replica, members = self._replica_of(run), self._members
-        population = members.member(self._states.population, replica)
-        found = jax.device_get((population, members.member(self._metrics, replica)))
-        self._metrics = members.write(self._metrics, replica, self._no_metrics)
+        replica, compiled = self._replica_of(run), self._compiled
+        population = compiled.run(self._states.population, replica)
+        found = jax.device_get((population, compiled.run(self._metrics, replica)))
+        self._metrics = compiled.write(self._metrics, replica, compiled.no_metrics)
         # Copied, since on a CPU this may be the device's own memory, which training reuses.
         return run.look(*jax.tree.map(np.array, found))
 
@@ -150,8 +150,8 @@ def restored(saved: Saved, begun: TrainState, where: Path) -> TrainState:
     return state.replace(training=training, env_params=begun.env_params)
 
 
-def choose_replica(taken: Collection[int], num_members: int, replicas_per_device: int) -> int:
-    """Choose a free replica on the device with the fewest runs."""
-    busy = [replica // replicas_per_device for replica in taken]
+def choose_replica(taken: Collection[int], num_members: int, replicas_per_row: int) -> int:
+    """Choose a free replica on the row of devices with the fewest runs."""
+    busy = [replica // replicas_per_row for replica in taken]
     free = [replica for replica in range(num_members) if replica not in taken]
-    return min(free, key=lambda replica: busy.count(replica // replicas_per_device))
+    return min(free, key=lambda replica: busy.count(replica // replicas_per_row))

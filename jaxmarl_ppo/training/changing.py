@@ -15,7 +15,7 @@ from jaxmarl_ppo.config.curriculum import Number, check_changing_value, paths_of
 from jaxmarl_ppo.config.keys import refuse_unknown
 from jaxmarl_ppo.config.paths import join_path, split_path, value_at
 from jaxmarl_ppo.config.train import TrainConfig, check_changes, with_ppo_values
-from jaxmarl_ppo.devices.members import OwnHyperparams, hyperparams_of
+from jaxmarl_ppo.devices.compiled_runs import OwnHyperparams, hyperparams_of
 from jaxmarl_ppo.learner.build import make_learner, without_loads
 from jaxmarl_ppo.learner.env_params import parameters, with_parameters
 from jaxmarl_ppo.learner.learner import Learner

@@ -79,7 +79,7 @@ class Loop:
     """
 
     around: Surroundings
-    trained: Trained
+    trained: Trained[Any]
     began: float
     history: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]

@@ -32,7 +32,7 @@ from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.outcome import Logged, save_best
 from jaxmarl_ppo.training.rivals import Rivals, over_rivals
 from jaxmarl_ppo.training.run import RunClock
-from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_alone, to_host
+from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_alone
 from jaxmarl_ppo.types import PyTree
 
 # Purposes of random numbers, beside a seed and an iteration.
@@ -132,9 +132,9 @@ class PbtGroup(SeedGroup):
         stopped = {**result.stopped_members, **self.failed}
         return dataclasses.replace(result, best_member=best, stopped_members=stopped)
 
-    def _report(self, run: SeedRun, clock: RunClock) -> dict[str, Any]:
+    def _evaluate(self, run: SeedRun, clock: RunClock) -> dict[str, Any]:
         """Evaluate a member, also against the policies of all others."""
-        report = super()._report(run, clock)
+        report = super()._evaluate(run, clock)
         if self.rivals is None:
             return report
         assert run.evaluator is not None
@@ -212,15 +212,16 @@ class PbtGroup(SeedGroup):
         """Put a copy of a member, with other numbers and its own key, in a replica's place."""
         seed = np.random.SeedSequence((run.config.seed, self.iteration, _KEY))
         key = jax.random.key(int(seed.generate_state(1)[0]))
-        state = to_host(self.member_state(parent))
+        state = self.state_on_host(parent)
         self.adopt(run, values)
         hyperparams = hyperparams_with(self.learner, run.config)
         state = state.replace(key=key, training=with_hyperparams(state.training, hyperparams))
-        self.state = self.members.write(self.state, run.replica, state)
+        self.write_state(run, state)
         run.good, run.good_env_steps = parent.good, parent.good_env_steps
         run.in_force.copy_stage(parent.in_force)
         if run in self.waiting:
-            self.metrics = self.members.write(self.metrics, run.replica, self.members.no_metrics)
+            none = self.compiled.no_metrics
+            self.metrics = self.compiled.write(self.metrics, run.replica, none)
             self.waiting.remove(run)
             self.runs.append(run)
             self.runs.sort(key=lambda each: each.replica)

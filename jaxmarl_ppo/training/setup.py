@@ -1,21 +1,17 @@
 """Make the object that a loop trains from a compiled program: a run or a group, new or resumed."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_ppo.config.paths import with_values
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.devices.compilation import CompiledRun
-from jaxmarl_ppo.devices.members import Members
-from jaxmarl_ppo.devices.sharding import Devices
-from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns, OwnHyperparams
 from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
@@ -31,16 +27,9 @@ from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.pbt_group import PbtGroup
 from jaxmarl_ppo.training.resume import Restored, Resumption, member_of, restore
 from jaxmarl_ppo.training.rivals import Rivals
-from jaxmarl_ppo.training.run import Run
-from jaxmarl_ppo.training.seed_group import (
-    SeedGroup,
-    SeedRun,
-    config_of_seed,
-    member_dir,
-    member_name,
-)
+from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, member_dir, member_name
 from jaxmarl_ppo.training.snapshot_archive import make_archive
-from jaxmarl_ppo.training.trained import OneRun, Trained
+from jaxmarl_ppo.training.trained import Trained, TrainedRun
 from jaxmarl_ppo.types import Population, TrainState
 
 
@@ -54,17 +43,15 @@ class SetUp:
         evaluations: evaluations that were made before.
     """
 
-    trained: Trained
+    trained: Trained[Any]
     history: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
 
 
 def set_up_run(
-    learner: Learner,
+    compiled: CompiledRuns,
     config: TrainConfig,
     run_dir: Path,
-    compiled: CompiledRun,
-    devices: Devices,
     evaluator: MeanwhileEvaluator | None,
     resumption: Resumption | None,
     changing: Changing,
@@ -72,11 +59,9 @@ def set_up_run(
     """Begin or resume a run.
 
     Args:
-        learner: of the run.
+        compiled: its program.
         config: of the run.
         run_dir: its folder.
-        compiled: its program.
-        devices: of the run.
         evaluator: None where nothing is evaluated.
         resumption: the point to resume from; None for a new one.
         changing: the numbers that can change.
@@ -85,35 +70,30 @@ def set_up_run(
         ValueError: If the checkpoint is of another run.
     """
     in_force = InForce(changing, None if resumption is None else resumption.standing.changes)
-    state, no_metrics = compiled.init(jax.random.key(config.seed), in_force.env_params)
-    metrics = no_metrics = jax.device_get(no_metrics)
-    history, evaluations, archived, decisions = [], [], None, 0
-    if resumption is not None:
-        restored = restore(resumption, state, no_metrics)
-        state = devices.place(jax.tree.map(jnp.asarray, restored.state))
-        metrics, decisions = restored.metrics, resumption.standing.decisions
-        history, evaluations = restored.history, restored.evaluations
-        archived = read_archive(resumption.checkpoint)
-    if in_force.values:
-        state = in_force.changed(state)
-    run = Run(
-        learner=learner,
+    restored = _begin(compiled, config.seed, resumption, in_force)
+    archived = None if resumption is None else read_archive(resumption.checkpoint)
+    run = TrainedRun(
+        learner=compiled.learner,
         config=config,
         run_dir=run_dir,
         evaluator=evaluator,
-        good=_population_of(state),
+        good=_population_of(restored.state),
         good_env_steps=_env_steps(config, resumption),
-        decisions=decisions,
+        decisions=0 if resumption is None else resumption.standing.decisions,
+        replica=0,
+        in_force=in_force,
+        archive=make_archive(compiled.learner.players, run_dir, archived),
     )
-    archive = make_archive(learner.players, run_dir, archived)
-    trained = OneRun(run, compiled.train, no_metrics, state, metrics, archive, in_force)
-    return SetUp(trained, history, evaluations)
+    state = compiled.fill(restored.state)
+    trained = Trained(compiled, state, restored.metrics, [run])
+    return SetUp(trained, restored.history, restored.evaluations)
 
 
 def set_up_group(
-    members: Members,
+    compiled: CompiledRuns,
     config: TrainConfig,
     group_dir: Path,
+    seeds: Sequence[TrainConfig],
     evaluator: MeanwhileEvaluator | None,
     resumption: Resumption | None,
     changing: Changing,
@@ -121,9 +101,10 @@ def set_up_group(
     """Begin or resume a group of seeds.
 
     Args:
-        members: the compiled program.
+        compiled: its program.
         config: of the group.
         group_dir: its folder; the folders of its members have their records already.
+        seeds: configurations of the members, as they begin.
         evaluator: None where nothing is evaluated.
         resumption: the point to resume from; None for a new one.
         changing: the numbers that can change.
@@ -133,44 +114,49 @@ def set_up_group(
     """
     stopped = {} if resumption is None else read_stopped(resumption.checkpoint)
     learnt = None if resumption is None else read_pbt(resumption.checkpoint)
-    events = _events(config, learnt)
-    runs, states, metrics = [], None, members.fill(members.no_metrics)
-    for replica in range(config.num_seeds):
-        own = config_of_seed(config, replica)
+    events = _events(config, seeds, learnt)
+    runs, states, metrics = [], None, None
+    for replica, own in enumerate(seeds):
         run_dir = member_dir(group_dir, own)
         if run_dir.name in stopped:
             continue
+        hyperparams = None
         if config.pbt is not None:
             own = with_values(own, values_of(events, run_dir.name))
+            hyperparams = hyperparams_with(compiled.learner, own)
         of_member = None if resumption is None else member_of(resumption, run_dir)
         in_force = InForce(changing, None if of_member is None else of_member.standing.changes)
-        restored = _begin_member(members, config, own, of_member, in_force)
-        state = restored.state
+        restored = _begin(compiled, own.seed, of_member, in_force, hyperparams)
+        if states is None:
+            # Untrained replicas also hold the first state, for its shape.
+            states, metrics = compiled.fill(restored.state), compiled.fill(compiled.no_metrics)
+        else:
+            states = compiled.write(states, replica, restored.state)
         if of_member is not None:
-            metrics = members.write(metrics, replica, restored.metrics)
-        # Untrained replicas also hold the first state, for its shape.
-        states = members.fill(state) if states is None else members.write(states, replica, state)
+            metrics = compiled.write(metrics, replica, restored.metrics)
         # Members of population-based training are compared on the same episodes.
         episodes_of = own if config.pbt is None else config
         run = SeedRun(
-            learner=members.learner,
-            replica=replica,
+            learner=compiled.learner,
             config=own,
             run_dir=run_dir,
-            record=read_record(run_dir),
-            callbacks=Callbacks(run_dir, [JsonLinesLogger(), TensorBoardLogger()]),
-            in_force=in_force,
-            good=_population_of(state),
+            evaluator=None if evaluator is None else evaluator.for_seed(episodes_of.seed),
+            good=_population_of(restored.state),
             good_env_steps=_env_steps(own, of_member),
             decisions=0 if of_member is None else of_member.standing.decisions,
-            evaluator=None if evaluator is None else evaluator.for_seed(episodes_of.seed),
+            replica=replica,
+            in_force=in_force,
+            archive=None,
+            record=read_record(run_dir),
+            callbacks=Callbacks(run_dir, [JsonLinesLogger(), TensorBoardLogger()]),
             history=restored.history,
             evaluations=restored.evaluations,
         )
-        run.callbacks.tell("on_start", run.info(members.learner.env.name))
+        run.callbacks.tell("on_start", run.info(compiled.learner.env.name))
         runs.append(run)
     assert states is not None
-    group = SeedGroup(members, states, metrics, runs, stopped)
+    assert metrics is not None
+    group = SeedGroup(compiled, states, metrics, runs, stopped)
     if config.pbt is not None:
         group = _learning_group(group, config, group_dir, events, learnt)
     if resumption is None:
@@ -183,38 +169,39 @@ def set_up_group(
     )
 
 
-def _begin_member(
-    members: Members,
-    config: TrainConfig,
-    own: TrainConfig,
+def _begin(
+    compiled: CompiledRuns,
+    seed: int,
     resumption: Resumption | None,
     in_force: InForce,
+    hyperparams: OwnHyperparams | None = None,
 ) -> Restored:
-    """Begin or resume a member of a group.
+    """Begin or resume a run.
 
     Args:
-        members: the compiled program.
-        config: of the group.
-        own: of the member, with its present numbers.
-        resumption: the point to resume the member from; None for a new one.
+        compiled: its program.
+        seed: of the run.
+        resumption: the point to resume from; None for a new one.
         in_force: the numbers that change.
+        hyperparams: of the run; None for the learner's.
     """
-    hyperparams = None if config.pbt is None else hyperparams_with(members.learner, own)
-    state = members.begin(jax.random.key(own.seed), hyperparams, in_force.env_params)
+    state = compiled.begin(jax.random.key(seed), hyperparams, in_force.env_params)
     if resumption is None:
-        restored = Restored(state, members.no_metrics, [], [])
+        restored = Restored(state, compiled.no_metrics, [], [])
     else:
-        restored = restore(resumption, state, members.no_metrics)
+        restored = restore(resumption, state, compiled.no_metrics)
     if not in_force.values:
         return restored
     return dataclasses.replace(restored, state=in_force.changed(restored.state))
 
 
-def _events(config: TrainConfig, learnt: Mapping[str, Any] | None) -> list[Event]:
+def _events(
+    config: TrainConfig, seeds: Sequence[TrainConfig], learnt: Mapping[str, Any] | None
+) -> list[Event]:
     """List the lineage of a group's members; empty without population-based training."""
     if config.pbt is None:
         return []
-    names = [member_name(config_of_seed(config, replica)) for replica in range(config.num_seeds)]
+    names = [member_name(own) for own in seeds]
     if learnt is not None:
         events = from_json(learnt["lineage"])
         for name in names:
@@ -243,7 +230,7 @@ def _learning_group(
     assert config.pbt is not None
     failed = dict(learnt.get("failed", {}))
     made = PbtGroup(
-        members=group.members,
+        compiled=group.compiled,
         state=group.state,
         metrics=group.metrics,
         runs=[run for run in group.runs if run.name not in failed],

@@ -17,7 +17,6 @@ from jaxmarl_envs.user_code import HostEnvironmentError, host_errors
 from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.devices.compilation import CompiledRun, compile_run
 from jaxmarl_ppo.devices.joining import current
 from jaxmarl_ppo.devices.processes import FirstFailed, ProcessesDiffer
 from jaxmarl_ppo.devices.sharding import Devices
@@ -54,7 +53,7 @@ from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.rescue import rescue
 from jaxmarl_ppo.training.resume import Found
 from jaxmarl_ppo.training.saving import GroupSaver, Saver
-from jaxmarl_ppo.training.seed_group import config_of_seed, make_members, member_dir, member_name
+from jaxmarl_ppo.training.seed_group import make_runs, member_dir, member_name, seeds_of
 from jaxmarl_ppo.training.setup import SetUp, set_up_group, set_up_run
 from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.types import PyTree
@@ -132,11 +131,12 @@ class Trainer:
             self._choose_run_dir()
         if config.pbt is not None and _found is None:
             check_members(env, env_params, config)
+        self._seeds = seeds_of(config, is_resumed=_found is not None)
+        of_one = self._seeds[0] if self._is_group else config
         # A recorded run may have options without effect, after a change of version or length.
-        of_one = config_of_seed(config, 0) if self._is_group else config
         self.learner = make_learner(env, env_params, of_one, strict=_found is None)
         jobs.check_able(self._processes, self.learner, config)
-        self._members = make_members(self.learner, config) if self._is_group else None
+        self._compiled = make_runs(self.learner, config)
         self._evaluator = (
             None
             if config.evaluation.every_env_steps is None
@@ -149,7 +149,6 @@ class Trainer:
             self.learner, config, of_one, self._evaluator, quick_check if check_env else None
         )
         self._keep_awake = keep_cores_awake
-        self._compiled: CompiledRun | None = None
 
     @classmethod
     def resume(
@@ -308,26 +307,12 @@ class Trainer:
     def _set_up(self, folder: Path, interruption: Interruption) -> SetUp:
         """Compile, and make the run or group to train, new or resumed."""
         config, resumption = self.config, self._resumption
-        if self._members is not None:
-            call_interruptibly(self._members.compile, interruption)
-            return set_up_group(
-                self._members, config, folder, self._evaluator, resumption, self._changing
-            )
-        devices, key = Devices(self.learner.num_devices), jax.random.key(config.seed)
-        if self._compiled is None:  # a second run of the same trainer needs no compilation
-            self._compiled = call_interruptibly(
-                lambda: compile_run(self.learner, devices, key), interruption
-            )
-        return set_up_run(
-            self.learner,
-            config,
-            folder,
-            self._compiled,
-            devices,
-            self._evaluator,
-            resumption,
-            self._changing,
-        )
+        # A second run of the same trainer needs no compilation.
+        call_interruptibly(self._compiled.compile, interruption)
+        further = self._evaluator, resumption, self._changing
+        if self._is_group:
+            return set_up_group(self._compiled, config, folder, self._seeds, *further)
+        return set_up_run(self._compiled, config, folder, *further)
 
     def _make_loop(
         self,
@@ -425,8 +410,9 @@ class Trainer:
 
     def _record(self) -> dict[str, Any]:
         config = self.config
-        if not self._is_group:  # nothing depends on it
-            config = dataclasses.replace(config, num_devices=self.learner.num_devices)
+        # Nothing depends on the devices of a group whose members have one each.
+        if not self._is_group or self.learner.num_devices > 1:
+            config = dataclasses.replace(config, num_devices=self._compiled.num_devices)
         return run_folder.run_record(self.env, self.env_params, config, self._run_id)
 
     def _record_of_member(self, own: TrainConfig) -> dict[str, Any]:
@@ -448,8 +434,8 @@ class Trainer:
             return
         with contextlib.ExitStack() as stack:
             stack.enter_context(claimed(folder, self._record(), self._found))
-            members = [member_dir(folder, own) for own in self._seeds()]
-            for member, own in zip(members, self._seeds(), strict=True):
+            members = [member_dir(folder, own) for own in self._seeds]
+            for member, own in zip(members, self._seeds, strict=True):
                 stack.enter_context(claimed(member, self._record_of_member(own), self._found))
             place = RunFolders(folder, members)
             stack.callback(place.close)
@@ -458,11 +444,6 @@ class Trainer:
     @property
     def _is_group(self) -> bool:
         return self.config.num_seeds > 1
-
-    def _seeds(self) -> list[TrainConfig]:
-        """List the configurations of the members of a group; none for a single run."""
-        count = self.config.num_seeds if self._is_group else 0
-        return [config_of_seed(self.config, index) for index in range(count)]
 
     def _choose_run_dir(self) -> Path:
         if self._run_dir is not None:
@@ -502,8 +483,7 @@ class Trainer:
 
     def _devices_in_words(self) -> str:
         """Describe the number and kind of devices that train, and why not all do."""
-        trainer = self._members or self.learner
-        used, there = trainer.num_devices, jax.device_count()
+        used, there = self._compiled.num_devices, jax.device_count()
         words = f"{used} {jax.default_backend()} device" + ("s" if used > 1 else "")
         if self._processes.count > 1:
             words += f" in {self._processes.count} processes"
@@ -514,7 +494,7 @@ class Trainer:
         if self.config.num_devices is not None:
             why = "as asked for"
         elif self._is_group:
-            why = f"each takes one or more of {self.config.num_seeds} seeds"
+            why = f"each of {self.config.num_seeds} seeds has as many"
         elif self.env.steps_on_host:
             why = "this environment is stepped by the host"
         return f"{words} of {there} ({why})"

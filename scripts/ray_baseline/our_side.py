@@ -14,8 +14,7 @@ from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import LSTM, MLP, Ensemble, Matchups, PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.config.presets import SLOW_ENV, preset
-from jaxmarl_ppo.devices.compilation import compile_run
-from jaxmarl_ppo.devices.sharding import Devices
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.summary import summarise
 from ray_baseline.noise import Noise
@@ -109,14 +108,13 @@ def train(scenario: Scenario, seed: int, side: str = "ours") -> Iterator[dict[st
     """Compile, then train window by window for as long as the caller asks for more."""
     env, env_params, config = make_run(scenario, seed, side)
     learner = make_learner(env, env_params, config)
-    key = jax.random.key(config.seed)
-    run = compile_run(learner, Devices(learner.num_devices), key)
-    state, empty = run.init(key)
-    empty = jax.device_get(empty)
+    compiled = CompiledRuns(learner)
+    compiled.compile()
+    state, empty = compiled.init([jax.random.key(config.seed)])
     iterations = 1
     while True:
         began = time.perf_counter()
-        state, metrics = run.train(state, np.int32(iterations), empty)
+        state, metrics = compiled.train(state, np.array([iterations]), empty)
         found = summarise(learner, metrics)
         seconds = time.perf_counter() - began
         yield {

@@ -15,7 +15,7 @@ from jaxmarl_ppo.cli.run_options import find_option, flag_of, run_options
 from jaxmarl_ppo.cli.train import parse_train
 from jaxmarl_ppo.config.annotations import arity_of
 from jaxmarl_ppo.config.schema import places
-from jaxmarl_ppo.training import trainer
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
 
 
 def run(capsys, text):
@@ -174,7 +174,7 @@ def test_long_help_has_every_option(capsys):
 
 def test_a_dry_run_checks_and_trains_nothing(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trainer, "compile_run", lambda *_: pytest.fail("it compiles"))
+    monkeypatch.setattr(CompiledRuns, "compile", lambda *_: pytest.fail("it compiles"))
     status, output, _ = run(capsys, "train crypto --dry-run --num-envs 64 --total-env-steps 1M")
     assert status == 0
     assert output.startswith("would train crypto | mlp | 64 envs x 50 steps | seed 0 | ")

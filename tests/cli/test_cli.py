@@ -18,6 +18,7 @@ from jaxmarl_ppo.config.mapping import Ensemble, Matchups
 from jaxmarl_ppo.config.presets import preset
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.deploy.exported import load_exported
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
 from jaxmarl_ppo.evaluation import load_trajectories
 from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, MinGRU
 from jaxmarl_ppo.runs import loggers
@@ -309,7 +310,7 @@ def test_run_folder_in_use(interrupted, capsys):
 )
 def test_a_users_error_is_one_line(capsys, tmp_path, monkeypatch, args, message):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trainer, "compile_run", lambda *_: pytest.fail("it trains"))
+    monkeypatch.setattr(CompiledRuns, "compile", lambda *_: pytest.fail("it trains"))
     status, _, errors = run(capsys, *args.split())
     assert status == 2
     assert message in errors

@@ -15,6 +15,7 @@ from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.cli import check_env, new_env
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.config.text import read_text
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
 from jaxmarl_ppo.evaluation import evaluate_run
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import trainer
@@ -245,7 +246,7 @@ def test_an_error_under_compilation_has_its_line(capsys, folder, monkeypatch):
 
 
 def test_an_error_that_is_not_the_users_keeps_its_traceback(folder, monkeypatch):
-    monkeypatch.setattr(trainer, "compile_run", lambda *_: {}["ours"])
+    monkeypatch.setattr(CompiledRuns, "compile", lambda *_: {}["ours"])
     args = ["train", f"{folder}/heap.py:Heap", *TINY, "--run-dir", str(folder / "not_trained")]
     with pytest.raises(KeyError, match="ours"):
         cli.main(args)

@@ -12,8 +12,8 @@ import pytest
 
 from jaxmarl_envs import make
 from jaxmarl_ppo import TrainConfig, Trainer
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
 from jaxmarl_ppo.machine import awake
-from jaxmarl_ppo.training import trainer
 
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="needs Linux's idle priority")
 
@@ -175,12 +175,12 @@ def test_a_run_keeps_them_awake_from_compilation_on(monkeypatch, tmp_path, wante
         yield
         running.clear()
 
-    def compile_run(*_):
+    def compile_nothing(_):
         assert running == [wanted]
         raise CompilationError
 
     monkeypatch.setattr(awake, "cores_awake", record)
-    monkeypatch.setattr(trainer, "compile_run", compile_run)
+    monkeypatch.setattr(CompiledRuns, "compile", compile_nothing)
     env, params = make("tic_tac_toe")
     config = TrainConfig(num_envs=2, num_steps=4, total_env_steps=8)
     run = Trainer(env, params, config, tmp_path / "run", progress=False, keep_cores_awake=wanted)

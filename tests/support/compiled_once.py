@@ -29,10 +29,8 @@ class CompiledOnce:
         if trainer is None:
             return
         self._make_learner = trainer.make_learner
-        self._compile_run = trainer.compile_run
-        self._make_members = trainer.make_members
-        patch.setattr(trainer, "compile_run", self.compile_run)
-        patch.setattr(trainer, "make_members", self.make_members)
+        self._make_runs = trainer.make_runs
+        patch.setattr(trainer, "make_runs", self.make_runs)
         # Where it is called, not where it is defined or shown to users.
         shown = ("jaxmarl_ppo", "jaxmarl_ppo.learner", "jaxmarl_ppo.learner.build")
         for name, module in list(sys.modules.items()):
@@ -44,14 +42,9 @@ class CompiledOnce:
         made = self._make_learner(env, env_params, config, strict=strict)
         return self._learners.setdefault(_value(made), made) if self._is_shared(made) else made
 
-    def compile_run(self, learner, devices, key):
-        """Compile a run, unless this learner's was compiled for as many devices."""
-        make = functools.partial(self._compile_run, learner, devices, key)
-        return self._find_or(make, learner, devices.num_devices)
-
-    def make_members(self, learner, config):
-        """Make what trains a group, unless this learner's was made for as many runs."""
-        make = functools.partial(self._make_members, learner, config)
+    def make_runs(self, learner, config):
+        """Make the program of runs, unless this learner's was made for as many."""
+        make = functools.partial(self._make_runs, learner, config)
         return self._find_or(make, learner, config.num_seeds, config.num_devices)
 
     def _is_shared(self, learner):
@@ -69,7 +62,7 @@ class CompiledOnce:
 
 def _value(learner):
     """Return what is equal for learners whose runs are the same but for their seeds."""
-    from jaxmarl_ppo.devices.members import hyperparams_of
+    from jaxmarl_ppo.devices.compiled_runs import hyperparams_of
     from jaxmarl_ppo.sweeps.program_key import program_key
 
     env = learner.env

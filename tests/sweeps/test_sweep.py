@@ -17,7 +17,7 @@ from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, Objective
 from jaxmarl_ppo.config.run_file import settings
 from jaxmarl_ppo.config.search import Choices, Range, SearchConfig
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.devices.members import Members
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.runs.run_folder import load_run, read_run
 from jaxmarl_ppo.sweeps.sweep import Sweep
@@ -130,7 +130,7 @@ def test_a_search_that_is_over_is_over(found, compilations):
 @pytest.mark.rare
 def test_structures_are_compiled_once_each(tmp_path, monkeypatch):
     compiled = []
-    monkeypatch.setattr(Members, "compile", lambda self: compiled.append(self.learner))
+    monkeypatch.setattr(CompiledRuns, "compile", lambda self: compiled.append(self.learner))
     space = {
         "default_policy.network.hidden_sizes": Choices([[4], [3]]),
         "default_ppo.gamma": Choices([0.5, 0.9]),

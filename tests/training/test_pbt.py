@@ -69,7 +69,7 @@ def recorded(tmp_path_factory):
 
     def copy(self, run, parent, values):
         original(self, run, parent, values)
-        copied.append([to_arrays(self.member_state(each)) for each in (run, parent)])
+        copied.append([to_arrays(self.state_on_host(each)) for each in (run, parent)])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PbtGroup, "_copy", copy)
@@ -175,7 +175,7 @@ def test_a_copy_has_its_parent_s_optimiser_state_as_a_tree(tmp_path, monkeypatch
 
     def copy(self, run, parent, values):
         original(self, run, parent, values)
-        copied.append([to_arrays(self.member_state(each).training) for each in (run, parent)])
+        copied.append([to_arrays(self.state_on_host(each).training) for each in (run, parent)])
 
     monkeypatch.setattr(PbtGroup, "_copy", copy)
     ppo = dataclasses.replace(CONFIG.default_ppo, optimiser="muon")

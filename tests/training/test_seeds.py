@@ -18,18 +18,22 @@ from lamps import (
     read_entries,
     without_clock,
 )
+from on_devices import call_on_devices
 from page_data import read_page
 
 from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import Snapshots
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation import evaluate_group, evaluate_run
+from jaxmarl_ppo.machine import cores
 from jaxmarl_ppo.pages.report import report_data
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
-from jaxmarl_ppo.runs.run_folder import load_run, members_of
+from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
 from jaxmarl_ppo.runs.status import read_end
 from jaxmarl_ppo.training.errors import EnvironmentFault
+from jaxmarl_ppo.training.seed_group import seeds_of
 from jaxmarl_ppo.training.trainer import Trainer
 
 PER_ITERATION = NUM_ENVS * NUM_STEPS
@@ -87,6 +91,52 @@ def test_every_member_is_a_run_of_its_own(group, tmp_path):
     assert evaluate_run(member.run_dir, episodes=4, env=Lamps())["env"] == "lamps"
     for name in ("curve.png", "report.html", "params/policies.msgpack", "metrics.jsonl"):
         assert (member.run_dir / name).stat().st_size > 0
+
+
+def test_seeds_share_the_devices_that_are_more_than_they(tmp_path):
+    call_on_devices(4, check_seeds_on_two_devices_each, tmp_path)
+
+
+def check_seeds_on_two_devices_each(folder):
+    """Train two seeds on four devices, and one of them again on two, and resume."""
+    kwargs = {"num_seeds": 2, "num_envs": 16, "checkpoints": EVERY}
+    group = make_trainer(folder / "group", **kwargs).train()
+    assert read_record(group.run_dir)["config"]["num_devices"] == 4
+    alone = make_trainer(folder / "alone", num_envs=16, seed=1, num_devices=2).train()
+    assert [m.run_dir.name for m in group.members] == ["seed-0", "seed-1"]
+    found, expected = to_arrays(group.members[1].state), to_arrays(alone.state)
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    assert_same_end(resume(cut_back(group.run_dir, folder / "torn", 4)).train(), group)
+
+
+@pytest.mark.parametrize(
+    ("num_seeds", "num_devices", "is_resumed", "expected"),
+    [
+        (2, None, False, 4),
+        (3, None, False, 2),
+        (8, None, False, 1),
+        (2, None, True, 1),
+        (2, 4, False, 2),
+        (2, 4, True, 2),
+        (4, 3, False, 1),
+    ],
+)
+def test_devices_of_each_seed(monkeypatch, num_seeds, num_devices, is_resumed, expected):
+    monkeypatch.setattr(cores, "local_devices", lambda: [None] * 8)
+    config = TrainConfig(num_envs=64, num_seeds=num_seeds, num_devices=num_devices, seed=3)
+    seeds = seeds_of(config, is_resumed)
+    assert [own.seed for own in seeds] == list(range(3, 3 + num_seeds))
+    assert {own.num_devices for own in seeds} == {expected}
+
+
+@pytest.mark.parametrize("num_devices", [3, 6])
+def test_devices_that_seeds_cannot_share(monkeypatch, num_devices):
+    monkeypatch.setattr(cores, "local_devices", lambda: [None] * 8)
+    config = TrainConfig(num_envs=64, num_seeds=2, num_devices=num_devices)
+    message = rf"num_devices={num_devices} cannot be shared out evenly over 2 runs of 64 envs"
+    with pytest.raises(ValueError, match=message):
+        seeds_of(config)
 
 
 def test_the_log_of_the_group_has_means_and_intervals(group):
@@ -244,7 +294,7 @@ def test_a_group_is_no_run(group, tmp_path):
 def test_what_cannot_be_several_seeds_is_refused(group, tmp_path):
     with pytest.raises(ValueError, match=r"run folder .* exists and is not empty"):
         make_trainer(group.run_dir, **OFTEN)
-    with pytest.raises(ValueError, match="num_devices=3 must be from 1 to 2"):
+    with pytest.raises(ValueError, match="num_devices=3 exceeds the 2 that JAX sees here"):
         make_trainer(tmp_path / "run", num_seeds=2, num_devices=3)
     with pytest.raises(ValueError, match="num_seeds"):
         make_trainer(tmp_path / "run", num_seeds=0)

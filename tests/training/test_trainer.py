@@ -37,7 +37,8 @@ from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.config.mapping import MappingFunction
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.devices import compilation
+from jaxmarl_ppo.devices import compiled_runs
+from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.policies.population_file import save_population
@@ -46,7 +47,7 @@ from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import JsonLinesLogger
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.runs.status import read_end
-from jaxmarl_ppo.training import slicing, trainer
+from jaxmarl_ppo.training import slicing
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.trainer import Trainer
 
@@ -127,7 +128,7 @@ def test_a_second_run_of_a_trainer_compiles_nothing(result, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     made = make_trainer(None)
     first = made.train()
-    monkeypatch.setattr(trainer, "compile_run", None)
+    monkeypatch.setattr(Devices, "jit", None)
     second = made.train()
     assert first.run_dir != second.run_dir
     assert without_clock(second.history) == without_clock(result.history)
@@ -629,13 +630,13 @@ def test_interruption_while_compiling_leaves_no_folder(tmp_path, monkeypatch):
         pytest.skip("Ctrl-C is ignored here")
     made = make_trainer(tmp_path / "run")
 
-    empty = compilation.metrics_lib.empty
+    empty = compiled_runs.metrics_lib.empty
 
     def interrupt(*args):
         signal.raise_signal(signal.SIGINT)
         return empty(*args)
 
-    monkeypatch.setattr(compilation.metrics_lib, "empty", interrupt)
+    monkeypatch.setattr(compiled_runs.metrics_lib, "empty", interrupt)
     with pytest.raises(KeyboardInterrupt, match="nothing was learnt"):
         made.train()
     assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.user_code import HostEnvironmentError
 from jaxmarl_ppo import LSTM, PolicySpec, TrainConfig
-from jaxmarl_ppo.devices.compilation import compile_run
+from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import make_learner
 
@@ -200,7 +200,7 @@ def test_training_starts_processes_before_it_compiles(monkeypatch):
     learner = make_learner(env, (), TrainConfig(num_envs=4, num_steps=2, mapping="per_agent"))
     monkeypatch.setattr(Devices, "jit", lambda *_, **__: pytest.fail(str(len(env.pool.pids))))
     with pytest.raises(pytest.fail.Exception, match=r"^2$"):
-        compile_run(learner, Devices(1), jax.random.key(0))
+        CompiledRuns(learner).compile()
     env.close()
 
 
