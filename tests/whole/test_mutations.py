@@ -43,6 +43,7 @@ from jaxmarl_ppo.runs.lineage import Event, to_json
 from jaxmarl_ppo.runs.loggers import _keep_run_id, _read_run_id
 from jaxmarl_ppo.runs.manifest import _digest_of_manifest, read_own_standing, read_standing
 from jaxmarl_ppo.runs.run_folder import read_run, run_record
+from jaxmarl_ppo.training.seed_group import seeds_of
 from jaxmarl_ppo.training.setup import _events
 from jaxmarl_ppo.training.snapshot_archive import SnapshotArchive
 
@@ -232,7 +233,7 @@ def kinds(tmp_path_factory):
     def read_group(path):
         read_standing(path.parent)
         read_stopped(path.parent)
-        _events(PBT, read_pbt(path.parent))
+        _events(PBT, seeds_of(PBT), read_pbt(path.parent))
 
     def read_checkpoint(path):
         read_own_standing(path.parent)
