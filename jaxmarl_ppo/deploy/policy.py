@@ -1,6 +1,6 @@
 """A trained policy outside its run, for acting and export.
 
->>> bob = Policy.load("runs/secret", "bob_0")
+>>> bob = Policy.load("runs/secret", agent="bob_0")
 >>> hidden = bob.initial_hidden(len(observation))
 >>> action, hidden = bob.act(observation, hidden)
 >>> bob.export("bob.jaxexport")
