@@ -111,8 +111,8 @@ def choose_devices_per_run(num_runs: int, num_envs: int, wanted: int | None) -> 
     if wanted % num_runs or num_envs % (wanted // num_runs):
         raise ValueError(
             f"num_devices={wanted} cannot be shared out evenly over {num_runs} runs of "
-            f"{num_envs} envs; make it at most {num_runs}, or a multiple of {num_runs} that leaves "
-            "each of a run's devices as many environments"
+            f"{num_envs} envs each; make it at most {num_runs}, or {num_runs} times a divisor of "
+            "num_envs"
         )
     return wanted // num_runs
 
