@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import jax
 import numpy as np
 
 from jaxmarl_envs.core import Observation
@@ -15,6 +14,7 @@ from jaxmarl_ppo.evaluation.scenarios.tabulated import (
     PERFECT,
     action_probabilities,
     exploitability_report,
+    observe_all,
     policies_by_seat,
     why_not_tabulated,
 )
@@ -82,11 +82,11 @@ def tabulate(
         player: the network.
     """
     policy = np.empty(table.action_mask.shape)
-    size, observe_batch = min(_BATCH_SIZE, len(policy)), jax.jit(jax.vmap(observe))
+    size = min(_BATCH_SIZE, len(policy))
     inputs = evaluation.learner, evaluation.env_params, evaluation.population
     for begin in range(0, len(policy), size):
         # The last batch is filled up with its last row, so that all are of one compiled program.
         rows = np.minimum(np.arange(begin, begin + size), len(policy) - 1)
-        obs = observe_batch(table.states(rows))
+        obs = observe_all(observe, table.states(rows))
         policy[rows] = action_probabilities(*inputs, obs, table.mover[rows], player)
     return policy

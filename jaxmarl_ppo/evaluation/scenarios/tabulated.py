@@ -5,6 +5,7 @@ Letters: `D` decisions, `N` actions.
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -81,6 +82,12 @@ def _log_probabilities(
         own = jax.vmap(log_prob, out_axes=-1)(jnp.arange(num_actions))  # [D, S, N]
         log_probs = group.interface.spread(own, log_probs, response.asked)
     return log_probs[jnp.arange(num_decisions), mover]
+
+
+@partial(jax.jit, static_argnums=0)
+def observe_all(observe: Callable[[Any], Observation], states: PyTree) -> Observation:
+    """Observe states, `[D, ...]` leaves, by the function that observes one."""
+    return jax.vmap(observe)(states)
 
 
 def why_not_tabulated(learner: Learner, decision: str) -> str | None:

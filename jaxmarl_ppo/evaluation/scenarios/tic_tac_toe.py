@@ -15,6 +15,7 @@ from jaxmarl_ppo.evaluation.scenarios.tabulated import (
     PERFECT,
     action_probabilities,
     exploitability_report,
+    observe_all,
     policies_by_seat,
     why_not_tabulated,
 )
@@ -66,7 +67,7 @@ def move_probabilities(
     on nothing but the position.
     """
     states = jax.tree.map(lambda x: x[table.decisions], table.states())
-    obs = jax.jit(jax.vmap(table.board.observe))(states)
+    obs = observe_all(table.board.observe, states)
     return action_probabilities(learner, env_params, population, obs, table.mover, player)
 
 
