@@ -124,6 +124,7 @@ def _check_log_barrier(
 ) -> None:
     """Reject a log barrier where no policy that has it has a choice."""
     by_place: dict[str, list[str]] = {}
+    coefs: dict[str, Any] = {}
     for key, names in _followers(config, mapping).items():
         place = "default_policy" if key is None else f"policies[{key!r}]"
         for name in names:
@@ -131,8 +132,9 @@ def _check_log_barrier(
             if isinstance(spec, PolicySpec) and spec.trainable:
                 where = "default_ppo" if spec.ppo is None else f"{place}.ppo"
                 by_place.setdefault(where, []).append(name)
+                coefs[where] = (spec.ppo or config.default_ppo).log_barrier_coef
     for where, names in by_place.items():
-        coef = (specs[names[0]].ppo or config.default_ppo).log_barrier_coef
+        coef = coefs[where]
         slots = {slot for name in names for slot in slots_of(name, mapping, specs)}
         if coef is not None and not any(layout.factors[slot].counts for slot in slots):
             raise ValueError(
