@@ -41,7 +41,7 @@ def response_config(
 ) -> TrainConfig:
     """A fresh policy in the seat `own` against the frozen one of a run in the seat `other`.
 
-    Its opponent stands still, so it needs neither a magnet nor a share of uniform play, and its
+    Its opponent stands still, so it needs no magnet, log barrier or share of uniform play, and its
     entropy and learning rate fall to 0 over its own training, however long the run's was.
     """
     frozen = dataclasses.replace(
@@ -54,6 +54,7 @@ def response_config(
         magnet="off",
         magnet_coef=None,
         magnet_rate=None,
+        log_barrier_coef=None,
     )
     network = config.default_policy.network
     if isinstance(network, ActorCritic):

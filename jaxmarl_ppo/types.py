@@ -130,6 +130,7 @@ class Hyperparams(struct.PyTreeNode):
     magnet_coef: Any = None  # [K]; or a Schedule; None without a magnet
     magnet_rate: jax.Array | None = None  # [K]; likewise
     imitate_coef: Any = None  # [K]; or a Schedule; None where nobody imitates
+    log_barrier_coef: Any = None  # [K]; or a Schedule; None without a barrier
 
     def at(self, env_steps: jax.Array) -> "Hyperparams":
         """Replace schedules by their values after `env_steps ()` environment steps."""

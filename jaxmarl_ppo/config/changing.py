@@ -73,6 +73,24 @@ def changing_path(name: str, written: str) -> Path:
     return parts
 
 
+def check_present(name: str, parts: Path, configured: Any) -> None:
+    """Check that the compiled program has the term of the loss whose weight changes.
+
+    Args:
+        name: of the field that names the weight, for messages.
+        parts: its path, of which `is_hyperparam` is true.
+        configured: its value in the run's configuration.
+
+    Raises:
+        ValueError: If it is a weight that the run has not.
+    """
+    if configured is None and parts[-1] == "log_barrier_coef":
+        raise ValueError(
+            f"{name} has {join_path(parts)}, which is None in the run's configuration; set a "
+            "positive number there"
+        )
+
+
 def check_own_ppo(name: str, parts: Path, policies: Mapping[str, Any]) -> None:
     """Check that a policy whose hyper-parameter is named has some of its own.
 

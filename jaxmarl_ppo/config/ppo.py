@@ -87,6 +87,11 @@ class PPOConfig:
         magnet_rate: weight of the newest iteration in the magnet's average, from 0 (the initial
             policy throughout) to 1 (the policy of the previous iteration); required with `magnet`,
             and an error without it.
+        log_barrier_coef: weight of a log barrier, KL(uniform || policy) over the legal options of
+            every choice (Agarwal et al. 2021, "On the theory of policy gradient methods"); or a
+            schedule; None for none. Its gradient on a logit is the difference between the option's
+            probability and the uniform one. So it does not vanish for improbable options, as that
+            of the entropy bonus does, and options that have become improbable can return.
         normalise_advantages: standardise advantages to zero mean and unit variance, over the
             policy's transitions of an iteration.
         discount_by: unit of `gamma`: `"decision"` for one factor from one action of an agent to its
@@ -118,6 +123,7 @@ class PPOConfig:
     magnet: Magnet = "off"
     magnet_coef: Scheduled | None = None
     magnet_rate: Fraction | None = None
+    log_barrier_coef: Scheduled | None = None
     normalise_advantages: bool = True
     discount_by: DiscountBy = "decision"
     bptt_length: Count | None = None
@@ -140,6 +146,8 @@ class PPOConfig:
         self._check_pair("magnet_rate", "magnet", ("average",))
         if self.magnet_coef == 0:
             raise ValueError("magnet_coef=0 has no effect; give a positive number or magnet='off'")
+        if self.log_barrier_coef == 0:
+            raise ValueError("log_barrier_coef=0 has no effect; give a positive number or None")
         if self.magnet_rate == 1 and self.num_epochs * self.num_minibatches == 1:
             raise ValueError(
                 "magnet_rate=1 has no effect on a single step per iteration, before which policy "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from jaxmarl_ppo.config.annotations import Field
-from jaxmarl_ppo.config.changing import check_own_ppo, is_env_param
+from jaxmarl_ppo.config.changing import check_own_ppo, check_present, is_env_param
 from jaxmarl_ppo.config.checks import (
     MAX_INT,
     Count,
@@ -289,8 +289,10 @@ def check_changes(name: str, path: str, config: TrainConfig) -> None:
             f"{name} has {path}, but with pbt members copy each other's hyper-parameters; "
             "valid: env.params.NAME"
         )
-    if isinstance(value_at(config, parts), Linear | tuple):
+    configured = value_at(config, parts)
+    if isinstance(configured, Linear | tuple):
         raise ValueError(f"{name} has {path}, which has a schedule; set a number, or drop one")
+    check_present(name, parts, configured)
 
 
 def with_ppo_values(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:

@@ -5,6 +5,7 @@ from typing import Any
 
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.mapping import MappingFunction, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
@@ -28,6 +29,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     _check_defaults(config, mapping, specs)
     _check_agent_ids(config, env.agents, mapping, specs)
     _check_unimix(config, env.action_layout(env_params), mapping, specs)
+    _check_log_barrier(config, env.action_layout(env_params), mapping, specs)
     _check_times(config, specs)
     # None staggers wherever a length is known; only an explicit True can be without effect.
     if config.stagger_starts and env.phase_length(env_params) is None:
@@ -111,6 +113,33 @@ def _check_unimix(
             raise ValueError(
                 f"unimix={max(shares.values())} of {where} has no effect on continuous actions, "
                 f"and {', '.join(shares)} has no others; drop it, or make the actions discrete"
+            )
+
+
+def _check_log_barrier(
+    config: TrainConfig,
+    layout: ActionLayout,
+    mapping: PolicyMapping,
+    specs: dict[str, AnySpec],
+) -> None:
+    """Reject a log barrier where no policy that has it has a choice."""
+    by_place: dict[str, list[str]] = {}
+    coefs: dict[str, Any] = {}
+    for key, names in _followers(config, mapping).items():
+        place = "default_policy" if key is None else f"policies[{key!r}]"
+        for name in names:
+            spec = specs[name]
+            if isinstance(spec, PolicySpec) and spec.trainable:
+                where = "default_ppo" if spec.ppo is None else f"{place}.ppo"
+                by_place.setdefault(where, []).append(name)
+                coefs[where] = (spec.ppo or config.default_ppo).log_barrier_coef
+    for where, names in by_place.items():
+        coef = coefs[where]
+        slots = {slot for name in names for slot in slots_of(name, mapping, specs)}
+        if coef is not None and not any(layout.factors[slot].counts for slot in slots):
+            raise ValueError(
+                f"log_barrier_coef={show(coef)} of {where} has no effect on continuous actions, "
+                f"and {', '.join(names)} has no others; drop it, or make the actions discrete"
             )
 
 

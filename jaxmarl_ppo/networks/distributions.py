@@ -49,6 +49,13 @@ class ActionDistribution(Protocol):
         """Compute KL(outputs' distribution || others') in nats, `[...]`."""
         ...
 
+    def kl_from_uniform(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Compute KL(uniform || outputs' distribution) of all choices in nats, `[...]`.
+
+        Uniform over legal options. Numbers are left out.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class MaskedCategorical:
@@ -146,3 +153,7 @@ class MaskedCategorical:
         """Compute KL(outputs' distribution || others') over the legal actions, `[...]`."""
         log_probs, log_others = (self._log_probs(logits, mask) for logits in (outputs, others))
         return self._total(jnp.where(mask, jnp.exp(log_probs) * (log_probs - log_others), 0.0))
+
+    def kl_from_uniform(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Compute KL(uniform || outputs' distribution) over the legal actions, `[...]`."""
+        return self.kl(jnp.zeros_like(outputs), outputs, mask)

@@ -130,6 +130,14 @@ class FactoredDistribution:
             total += own.kl(other)
         return total + self._numbers_sum("kl", (outputs, others, mask))
 
+    def kl_from_uniform(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Compute KL(uniform || outputs' distribution) of all choices together, `[...]`."""
+        total = jnp.zeros(outputs.shape[:-1])
+        both = (self._choices(x, mask) for x in (jnp.zeros_like(outputs), outputs))
+        for uniform, own in zip(*both, strict=True):
+            total += uniform.kl(own)
+        return total
+
     def _choices(self, outputs: jax.Array, mask: jax.Array) -> list["_Choices"]:
         runs = zip(self._by_run(outputs), self._by_run(mask), strict=True)
         return [_Choices.of(logits, legal) for logits, legal in runs]

@@ -89,6 +89,11 @@ class _Independent:
         first, second = self._distribution(outputs), self._distribution(others)
         return jnp.where(mask, first.kl_divergence(second), 0.0).sum(-1)
 
+    def kl_from_uniform(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Return 0, `[...]`: numbers have no choices."""
+        del mask
+        return jnp.zeros(outputs.shape[:-1])
+
 
 class _Gaussian(_Independent):
     """A diagonal Gaussian; outputs are means, then log standard deviations."""

@@ -357,7 +357,11 @@ def _group_key(
     normalisers = (spec.normalise_observations, spec.normalise_rewards)
     update = None
     if ppo is not None:
-        update = (*(getattr(ppo, name) for name in UPDATE_SHAPE), spec.imitate is not None)
+        update = (
+            *(getattr(ppo, name) for name in UPDATE_SHAPE),
+            spec.imitate is not None,
+            ppo.log_barrier_coef is not None,
+        )
     module = named_network(spec.network)
     actions = (interface.counts, interface.numbers)
     return (module, features, actions, *inputs, *normalisers, update)

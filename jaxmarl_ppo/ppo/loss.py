@@ -92,7 +92,8 @@ def row_losses(
     KL`, where KL is estimated by `r - 1 - log r` (Schulman 2020, "Approximating KL divergence"),
     which is never negative and, on actions drawn from the old policy, unbiased for KL(old || new).
     With the outputs of a magnet, `others`, there is a term `c_m KL(pi || magnet)`, exact over all
-    actions. Where a scripted policy is imitated there is `-c_i log pi(a*)`, with its action `a*`.
+    actions. With a log barrier there is `c_b KL(uniform || pi)`, over the legal options of choices.
+    Where a scripted policy is imitated there is `-c_i log pi(a*)`, with its action `a*`.
 
     Args:
         distribution: of the policy's actions.
@@ -124,6 +125,8 @@ def row_losses(
         loss += hyperparams.kl_coef * kl
     if others is not None:
         loss += hyperparams.magnet_coef * distribution.kl(outputs, others, mask)
+    if hyperparams.log_barrier_coef is not None:
+        loss += hyperparams.log_barrier_coef * distribution.kl_from_uniform(outputs, mask)
     imitation = jnp.zeros_like(log_prob)
     if decisions.imitated is not None:
         imitation = imitation_loss(distribution, outputs, decisions)

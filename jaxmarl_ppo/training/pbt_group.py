@@ -13,9 +13,9 @@ import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.as_json import write_json
-from jaxmarl_ppo.config.changing import check_own_ppo
+from jaxmarl_ppo.config.changing import check_own_ppo, check_present
 from jaxmarl_ppo.config.checks import show
-from jaxmarl_ppo.config.paths import split_path, with_values
+from jaxmarl_ppo.config.paths import split_path, value_at, with_values
 from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig
 from jaxmarl_ppo.config.search import corners
 from jaxmarl_ppo.config.train import TrainConfig, comparison_interval
@@ -248,8 +248,9 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     """
     pbt = config.pbt
     assert pbt is not None
-    for path in pbt.space:
-        check_own_ppo("pbt.space", split_path(path), config.policies)
+    for parts in map(split_path, pbt.space):
+        check_own_ppo("pbt.space", parts, config.policies)
+        check_present("pbt.space", parts, value_at(config, parts))
     alone = dataclasses.replace(config_alone(config), num_devices=1)
     for values in corners({path: each.ends for path, each in pbt.space.items()}):
         try:

@@ -88,6 +88,7 @@ EVERYTHING = TrainConfig(
         magnet="average",
         magnet_coef=((0.0, 0.5), (100.0, 0.1)),
         magnet_rate=0.25,
+        log_barrier_coef=Linear(0.02, 0.01),
         value_clip="ppo2",
         value_clip_eps=0.5,
         value_coef=0.75,
@@ -498,6 +499,11 @@ def test_without_a_preset_the_defaults_hold():
         (lambda: PPOConfig(magnet="uniform"), "unknown magnet 'uniform'; valid: off, average"),
         (lambda: PPOConfig(magnet_coef=0.1), "magnet_coef=0.1 has no effect with magnet='off'"),
         (lambda: PPOConfig(magnet_rate=0.1), "magnet_rate=0.1 has no effect with magnet='off'"),
+        (lambda: PPOConfig(log_barrier_coef=0.0), "log_barrier_coef=0 has no effect"),
+        (
+            lambda: PPOConfig(log_barrier_coef=-0.1),
+            "log_barrier_coef must be finite and not negative",
+        ),
         (lambda: PPOConfig(magnet="average", magnet_rate=0.1), "'average' needs magnet_coef"),
         (lambda: PPOConfig(magnet="average", magnet_coef=0.1), "'average' needs magnet_rate"),
         (
@@ -657,6 +663,7 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
         ({"optimiser": "sgd"}, 2),
         ({"clip_eps": Linear(0.3, 0.1)}, 1),
         ({"magnet": "average", "magnet_coef": 0.1, "magnet_rate": 0.05}, 2),
+        ({"log_barrier_coef": 0.1}, 2),
     ],
 )
 def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_groups):

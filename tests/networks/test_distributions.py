@@ -118,3 +118,14 @@ def test_kl_divergences_equal_numpy(masked):
     uniform = distribution.kl(logits, np.zeros_like(logits), mask)
     entropy = np.log(mask.sum(-1)) - distribution.entropy(logits, mask)
     np.testing.assert_allclose(uniform, entropy, atol=2e-5)
+
+
+def test_the_pull_of_a_log_barrier_does_not_vanish_where_an_option_is_improbable():
+    distribution, mask = MaskedCategorical(4), np.array([True, True, True, False])
+    logits = jnp.array([0.0, 1.0, -30.0, 5.0])  # a probability of 1e-13; the last is illegal
+    probs = np.exp(logits[:3]) / np.exp(logits[:3]).sum()
+    value, grad = jax.value_and_grad(distribution.kl_from_uniform)(logits, mask)
+    np.testing.assert_allclose(value, -np.log(3) - np.log(probs).mean(), rtol=1e-6)
+    np.testing.assert_allclose(grad, [*(probs - 1 / 3), 0.0], atol=1e-6)
+    # That of the entropy does.
+    assert abs(jax.grad(distribution.entropy)(logits, mask)[2]) < 1e-10

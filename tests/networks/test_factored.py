@@ -84,6 +84,17 @@ def test_log_probability_entropy_and_kl_are_sums_over_factors(rows):
     np.testing.assert_allclose(BOTH.kl(outputs32, others32, mask), kl, rtol=1e-4, atol=1e-4)
 
 
+def test_the_divergence_from_uniform_play_is_that_of_choices_alone(rows):
+    outputs, _, mask, _, _ = rows
+    expected = 0.0
+    for own in log_probs(outputs, mask):
+        legal = np.isfinite(own)
+        number = legal.sum(-1)
+        expected -= np.where(legal, own, 0.0).sum(-1) / number + np.log(number)
+    actual = BOTH.kl_from_uniform(outputs.astype(np.float32), mask)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_gradient_of_the_log_probability(rows):
     outputs, _, mask, choices, numbers = rows
     action = Action(choices.astype(np.int32), numbers.astype(np.float32))

@@ -79,6 +79,17 @@ def test_a_default_share_of_uniform_play_is_of_the_policies_that_have_choices():
         learner_of(Hybrid(), PolicySpec(), **own)
 
 
+def test_a_log_barrier_needs_a_policy_that_has_choices():
+    barrier = PPOConfig(log_barrier_coef=0.1)
+    learner = learner_of(Hybrid(), PolicySpec(), barrier, mapping="per_agent")
+    assert all(
+        (group.hyperparams.log_barrier_coef == 0.1).all() for group in learner.group_learners
+    )
+    own = {"mapping": "per_agent", "policies": {"mover": PolicySpec(ppo=barrier)}}
+    with pytest.raises(ValueError, match=r"barrier_coef=0.1 of policies\['mover'\].ppo has no eff"):
+        learner_of(Hybrid(), PolicySpec(), **own)
+
+
 class Tabled(Hybrid):
     """Its spaces read a table that is an array of JAX's."""
 

@@ -189,6 +189,8 @@ class Problem:
                 if shape.magnet != "off":
                     others = jax.nn.log_softmax(said["magnet"][0][legal])
                     loss += c.magnet_coef * (jnp.exp(log_probs) * (log_probs - others)).sum()
+                if c.log_barrier_coef is not None:
+                    loss -= c.log_barrier_coef * (log_probs.mean() + np.log(len(legal)))
                 if d.imitated is not None and d.imitated[at] >= 0:
                     loss -= c.imitate_coef * log_probs[list(legal).index(d.imitated[at])]
                 total, count = total + loss, count + 1
@@ -252,6 +254,12 @@ def test_a_magnet_draws_by_the_exact_kl_divergence(kind, request):
     how, hyperparams = shape(magnet="average"), make_hyperparams(magnet_coef=[0.5, 1.0, 2.0])
     policies, _, _ = problem.update(how, hyperparams)
     assert_close(policies.params, problem.expected_params(how, hyperparams))
+
+
+def test_a_log_barrier_is_the_kl_divergence_from_uniform_play(mlp):
+    hyperparams = make_hyperparams(log_barrier_coef=[0.5, 1.0, 2.0])
+    policies, _, _ = mlp.update(shape(), hyperparams)
+    assert_close(policies.params, mlp.expected_params(shape(), hyperparams))
 
 
 @pytest.mark.parametrize("module", [TINY_MLP, TINY_LSTM], ids=["mlp", "lstm"])

@@ -96,6 +96,7 @@ def hyperparams_of(rng, number, shape, imitates):
         num_minibatches=jnp.ones(number, jnp.int32),
         magnet_coef=between(0.1, 1.0) if shape.magnet != "off" else None,
         imitate_coef=between(0.1, 1.0) if imitates else None,
+        log_barrier_coef=between(0.01, 0.3) if rng.random() < 0.5 else None,
     )
 
 

@@ -311,6 +311,10 @@ def _goes_up(**values):
             "curriculum has default_ppo.learning_rate, which has a schedule",
         ),
         (
+            {"curriculum": _goes_up(log_barrier_coef=0.1)},
+            "curriculum has default_ppo.log_barrier_coef, which is None",
+        ),
+        (
             {"curriculum": _goes_up(**{PAYS: 2.0}), "env_schedules": {"pays": Linear(1.0, 0.0)}},
             "curriculum has env.params.pays, which has a schedule in env_schedules",
         ),

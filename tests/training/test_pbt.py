@@ -363,6 +363,8 @@ def test_what_has_no_meaning_is_refused(tmp_path):
     )
     idle = PbtConfig({"default_ppo.target_kl": Range(0.01, 0.1)})
     refused("target_kl=0.01 has no effect", tmp_path, objective=plain, pbt=idle)
+    absent = PbtConfig({"default_ppo.log_barrier_coef": Range(0.01, 0.1)})
+    refused("log_barrier_coef, which is None", tmp_path, objective=plain, pbt=absent)
 
 
 @pytest.mark.parametrize(

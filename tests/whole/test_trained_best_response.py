@@ -30,6 +30,7 @@ def test_a_response_learns_alone_and_to_the_end_of_its_own_training(kuhn, tmp_pa
     assert config.seed != kuhn.seed
     ppo = config.default_ppo
     assert ppo.magnet == "off"
+    assert ppo.log_barrier_coef is None
     # Not the points of the preset, which lie at steps that a response never comes to.
     assert isinstance(ppo.learning_rate, Linear)
     assert isinstance(ppo.entropy_coef, Linear)
