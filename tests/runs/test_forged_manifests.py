@@ -213,14 +213,14 @@ def test_what_members_learnt_is_a_table(group, value):
 
 
 def test_a_lineage_must_be_that_of_the_configuration(group):
-    assert _events(PBT, read_pbt(group)) == EVENTS
+    assert _events(PBT, seeds_of(PBT), read_pbt(group)) == EVENTS
     forge(group, lambda m: m["pbt"]["lineage"].pop())
     with pytest.raises(ValueError, match="the lineage has no member 'seed-1'"):
-        _events(PBT, read_pbt(group))
+        _events(PBT, seeds_of(PBT), read_pbt(group))
     other = [Event(0, 0, name, None, None, None, {}, {"learning_rate": 0.9}) for name in MEMBERS]
     forge(group, lambda m: m["pbt"].update(lineage=to_json(other)))
     with pytest.raises(ValueError, match=r"lineage has learning_rate, but pbt.space is of default"):
-        _events(PBT, read_pbt(group))
+        _events(PBT, seeds_of(PBT), read_pbt(group))
 
 
 def test_a_manifest_without_an_end_to_its_depth_is_damage(checkpoint):
