@@ -29,6 +29,7 @@ from jaxmarl_ppo.runs.manifest import (
     read_manifest,
     read_standing,
 )
+from jaxmarl_ppo.training.seed_group import seeds_of
 from jaxmarl_ppo.training.setup import _events
 
 ODD = (None, True, -1, 1e300, 2**70, "", "..", "/dev/zero", [], [[]], {}, {"a": None}, "\x1b[2J")
