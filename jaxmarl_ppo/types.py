@@ -131,6 +131,7 @@ class Hyperparams(struct.PyTreeNode):
     magnet_rate: jax.Array | None = None  # [K]; likewise
     imitate_coef: Any = None  # [K]; or a Schedule; None where nobody imitates
     log_barrier_coef: Any = None  # [K]; or a Schedule; None without a barrier
+    ema_decay: jax.Array | None = None  # [K]; None without an average
 
     def at(self, env_steps: jax.Array) -> "Hyperparams":
         """Replace schedules by their values after `env_steps ()` environment steps."""
@@ -223,6 +224,7 @@ class PolicyGroupTraining(struct.PyTreeNode):
     magnet: PyTree = (
         None  # [K, ...] leaves, the parameters that policies are pulled towards; or None
     )
+    average: PyTree = None  # [K, ...] leaves, averages of parameters to evaluate; or None
 
 
 class PolicyGroupCarry(struct.PyTreeNode):

@@ -84,7 +84,7 @@ def check_present(name: str, parts: Path, configured: Any) -> None:
     Raises:
         ValueError: If it is a weight that the run has not.
     """
-    if configured is None and parts[-1] == "log_barrier_coef":
+    if configured is None and parts[-1] in ("log_barrier_coef", "ema_decay"):
         raise ValueError(
             f"{name} has {join_path(parts)}, which is None in the run's configuration; set a "
             "positive number there"

@@ -92,6 +92,10 @@ class PPOConfig:
             schedule; None for none. Its gradient on a logit is the difference between the option's
             probability and the uniform one. So it does not vanish for improbable options, as that
             of the entropy bonus does, and options that have become improbable can return.
+        ema_decay: decay, per iteration, of an exponential moving average of the policy's parameters
+            (Polyak averaging). The average starts at the initial parameters. It is evaluated,
+            returned and saved in place of the newest parameters, which play and are updated in
+            training as ever. None for none.
         normalise_advantages: standardise advantages to zero mean and unit variance, over the
             policy's transitions of an iteration.
         discount_by: unit of `gamma`: `"decision"` for one factor from one action of an agent to its
@@ -124,6 +128,7 @@ class PPOConfig:
     magnet_coef: Scheduled | None = None
     magnet_rate: Fraction | None = None
     log_barrier_coef: Scheduled | None = None
+    ema_decay: Fraction | None = None
     normalise_advantages: bool = True
     discount_by: DiscountBy = "decision"
     bptt_length: Count | None = None
@@ -148,6 +153,12 @@ class PPOConfig:
             raise ValueError("magnet_coef=0 has no effect; give a positive number or magnet='off'")
         if self.log_barrier_coef == 0:
             raise ValueError("log_barrier_coef=0 has no effect; give a positive number or None")
+        if self.ema_decay in (0, 1):
+            effect = "evaluates the newest" if self.ema_decay == 0 else "keeps the initial"
+            raise ValueError(
+                f"ema_decay={self.ema_decay} {effect} parameters; give a number between 0 and 1, "
+                "or None"
+            )
         if self.magnet_rate == 1 and self.num_epochs * self.num_minibatches == 1:
             raise ValueError(
                 "magnet_rate=1 has no effect on a single step per iteration, before which policy "

@@ -24,7 +24,7 @@ from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.machine.tuning import Layout, tuning
-from jaxmarl_ppo.types import Hyperparams, PyTree, TrainState
+from jaxmarl_ppo.types import Hyperparams, Population, PyTree, TrainState
 
 # Hyper-parameters of the runs, by the group learners of a run.
 OwnHyperparams = tuple[Hyperparams, ...]
@@ -229,6 +229,11 @@ class CompiledRuns:
             )
 
         return self._take(jax.tree.map(part, tree), own)
+
+    def averaged(self, states: TrainState) -> Population:
+        """Return the players of all replicas to evaluate and save, see `Learner.averaged`."""
+        averaged = self.learner.averaged
+        return averaged(states) if self._is_one else jax.vmap(averaged)(states)
 
     def on_host(self, tree: PyTree) -> list[Any]:
         """Copy metrics or a part of states to the host, and return each replica's."""

@@ -309,6 +309,7 @@ def make_hyperparams(
 
     has_magnet = configs[0].magnet != "off"
     has_barrier = configs[0].log_barrier_coef is not None
+    has_average = configs[0].ema_decay is not None
     special = {
         "learning_rate": schedules(of("learning_rate")),
         "entropy_coef": schedules(of("entropy_coef")),
@@ -321,6 +322,7 @@ def make_hyperparams(
         "magnet_rate": numbers(of("magnet_rate")) if has_magnet else None,
         "imitate_coef": either(imitate_coefs) if imitate_coefs else None,
         "log_barrier_coef": either(of("log_barrier_coef")) if has_barrier else None,
+        "ema_decay": numbers(of("ema_decay")) if has_average else None,
     }
     names = {field.name for field in dataclasses.fields(Hyperparams)}
     return Hyperparams(**{name: either(of(name)) for name in names - special.keys()}, **special)

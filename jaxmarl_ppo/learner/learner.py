@@ -183,6 +183,15 @@ class Learner:
 
         return jax.lax.while_loop(goes_on, body, (state, metrics))
 
+    def averaged(self, state: TrainState) -> Population:
+        """Return the players to evaluate and save: averages of parameters where there are any."""
+        stacks = list(state.population.policy_groups)
+        for group_learner, training in zip(self.group_learners, state.training, strict=True):
+            if training.average is not None:
+                index = group_learner.index
+                stacks[index] = group_learner.averaged(stacks[index], training)
+        return state.population.replace(policy_groups=tuple(stacks))
+
     def play(self, state: TrainState, key: jax.Array) -> tuple[RolloutState, Rollout]:
         """Play a rollout, the first half of `train_step`; return it with the state after it."""
         return rollout(

@@ -53,7 +53,7 @@ class Tuning:
             fits at once it is one pass.
         max_candidates: most policies that all compute a row which any of them may play, so that
             rows need not be sorted (`policies/policy_group.py`); 0 to sort whatever is drawn.
-        layout: how the members of one device are trained (`devices/members.py`).
+        layout: how the members of one device are trained (`devices/compiled_runs.py`).
         compiler_options: of what runs often.
         options_of_many: further ones, where there are several devices, used or not.
         options_of_once: instead of both, of what runs once.

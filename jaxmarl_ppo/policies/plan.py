@@ -361,6 +361,7 @@ def _group_key(
             *(getattr(ppo, name) for name in UPDATE_SHAPE),
             spec.imitate is not None,
             ppo.log_barrier_coef is not None,
+            ppo.ema_decay is not None,
         )
     module = named_network(spec.network)
     actions = (interface.counts, interface.numbers)

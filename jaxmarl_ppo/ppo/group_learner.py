@@ -30,7 +30,7 @@ from jaxmarl_ppo.ppo.update import (
     UpdateInputs,
     UpdateStats,
     adapt_kl_coef,
-    move_magnet,
+    move_average,
     update,
 )
 from jaxmarl_ppo.rollout.rollout import Rollout
@@ -109,8 +109,9 @@ class PolicyGroupLearner:
         params = self._trainable(stack).params
         opt_state = init_optimiser(params, hyperparams, self.update_shape)
         magnet = None if self.update_shape.magnet == "off" else params
+        average = None if hyperparams.ema_decay is None else params
         return (
-            PolicyGroupTraining(opt_state, self.hyperparams, magnet),
+            PolicyGroupTraining(opt_state, self.hyperparams, magnet, average),
             PolicyGroupCarry(pending, jnp.zeros_like(pending.reward)),
         )
 
@@ -166,6 +167,7 @@ class PolicyGroupLearner:
             magnet=training.magnet,
         )
         own, opt_state, stats = update(inputs, training.opt_state, key)
+        ema_rate = None if hyperparams.ema_decay is None else 1.0 - hyperparams.ema_decay
         # After the update, which replays decisions with the normalisers that they were made with.
         own, return_trace = self._update_normalisers(
             own, carry.return_trace, table, credit, params, mine, axis_name
@@ -175,11 +177,17 @@ class PolicyGroupLearner:
             training=PolicyGroupTraining(
                 opt_state,
                 self._next_hyperparams(training, stats),
-                move_magnet(training.magnet, own.params, hyperparams, stats),
+                move_average(training.magnet, own.params, hyperparams.magnet_rate, stats),
+                move_average(training.average, own.params, ema_rate, stats),
             ),
             carry=PolicyGroupCarry(open_decisions(table, credit, opened), return_trace),
             report=self._report(table, credit, mine, trainable, hyperparams, stats, axis_name),
         )
+
+    def averaged(self, stack: PolicyStack, training: PolicyGroupTraining) -> PolicyStack:
+        """Return all members with averages in place of the newest parameters."""
+        own = self._trainable(stack).replace(params=training.average)
+        return self._with_trainable(stack, own)
 
     def _trainable(self, stack: PolicyStack) -> PolicyStack:
         return jax.tree.map(lambda x: x[: self.num_trainable], stack)

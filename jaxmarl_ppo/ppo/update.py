@@ -324,18 +324,21 @@ def adapt_kl_coef(kl_coef: jax.Array, kl: jax.Array, target: jax.Array) -> jax.A
     return jnp.clip(kl_coef * factor, MIN_KL_COEF, MAX_KL_COEF)
 
 
-def move_magnet(
-    magnet: PyTree, params: PyTree, hyperparams: Hyperparams, stats: UpdateStats
+def move_average(
+    average: PyTree, params: PyTree, rate: jax.Array | None, stats: UpdateStats
 ) -> PyTree:
-    """Move averages of weights towards the newest weights, for members that made a step.
+    """Move averages of parameters towards the newest, for members that made a step.
 
-    `magnet` and `params` have `[K, ...]` leaves; without a magnet the result is None.
+    Args:
+        average: `[K, ...]` leaves; None for none, which stays.
+        params: the newest, likewise.
+        rate: `[K]`, the weight of the newest; None without an average.
+        stats: of the update.
     """
-    if magnet is None:
+    if average is None or rate is None:
         return None
 
     def mixed(old: jax.Array, new: jax.Array) -> jax.Array:
-        rate = hyperparams.magnet_rate.reshape(-1, *[1] * (new.ndim - 1))  # type: ignore
-        return old + rate * (new - old)
+        return old + rate.reshape(-1, *[1] * (new.ndim - 1)) * (new - old)
 
-    return where_rows(stats.num_steps > 0, jax.tree.map(mixed, magnet, params), magnet)
+    return where_rows(stats.num_steps > 0, jax.tree.map(mixed, average, params), average)

@@ -84,7 +84,7 @@ class Program:
         else:
             self._states = compiled.write(self._states, replica, one)
             self._metrics = compiled.write(self._metrics, replica, compiled.no_metrics)
-        good = jax.tree.map(np.array, jax.device_get(one.population))
+        good = jax.tree.map(np.array, jax.device_get(learner.averaged(one)))
         run = TrialRun(self.learner, config, env_params, folder, self.evaluator, good, saved)
         self._runs[replica] = run
         return run
@@ -122,7 +122,7 @@ class Program:
     def look(self, run: TrialRun) -> IntermediateResult:
         """Look at a run; see `TrialRun.look`."""
         replica, compiled = self._replica_of(run), self._compiled
-        population = compiled.run(self._states.population, replica)
+        population = compiled.run(compiled.averaged(self._states), replica)
         found = jax.device_get((population, compiled.run(self._metrics, replica)))
         self._metrics = compiled.write(self._metrics, replica, compiled.no_metrics)
         # Copied, since on a CPU this may be the device's own memory, which training reuses.

@@ -256,7 +256,7 @@ class SeedGroup(Trained[SeedRun]):
         state = self.compiled.run(self.state, run.replica)
         result = TrainResult(
             state=state,
-            population=state.population,
+            population=self.learner.averaged(state),
             history=run.history,
             evaluations=run.evaluations,
             run_dir=run.run_dir,

@@ -12,6 +12,7 @@ import numpy as np
 from jaxmarl_ppo.config.paths import with_values
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compiled_runs import CompiledRuns, OwnHyperparams
+from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
@@ -77,7 +78,7 @@ def set_up_run(
         config=config,
         run_dir=run_dir,
         evaluator=evaluator,
-        good=_population_of(restored.state),
+        good=_players_of(compiled.learner, restored.state),
         good_env_steps=_env_steps(config, resumption),
         decisions=0 if resumption is None else resumption.standing.decisions,
         replica=0,
@@ -141,7 +142,7 @@ def set_up_group(
             config=own,
             run_dir=run_dir,
             evaluator=None if evaluator is None else evaluator.for_seed(episodes_of.seed),
-            good=_population_of(restored.state),
+            good=_players_of(compiled.learner, restored.state),
             good_env_steps=_env_steps(own, of_member),
             decisions=0 if of_member is None else of_member.standing.decisions,
             replica=replica,
@@ -250,9 +251,9 @@ def _learning_group(
     return made
 
 
-def _population_of(state: TrainState) -> Population:
+def _players_of(learner: Learner, state: TrainState) -> Population:
     """Copy the players to the host, since training reuses the device's own memory."""
-    return jax.tree.map(np.array, jax.device_get(state.population))
+    return jax.tree.map(np.array, jax.device_get(learner.averaged(state)))
 
 
 def _env_steps(config: TrainConfig, resumption: Resumption | None) -> int:

@@ -108,7 +108,7 @@ class Trained(Generic[AnyRun]):
             EnvironmentFault: If the environment produced values that cannot be trained on.
             TrainingDiverged: If parameters are no longer finite.
         """
-        populations = self.compiled.on_host(self.state.population)
+        populations = self.compiled.on_host(self.compiled.averaged(self.state))
         metrics = self.compiled.on_host(self.metrics)
         errors: list[tuple[AnyRun, Exception]] = []
         for run in self.runs:

@@ -367,7 +367,7 @@ class Trainer:
         stopped_by = None if error is None else f"{type(error).__name__}: {error}"
         result = TrainResult(
             state=trained.state,
-            population=trained.state.population,
+            population=trained.compiled.averaged(trained.state),
             history=loop.history,
             evaluations=loop.evaluations,
             run_dir=around.run_dir,

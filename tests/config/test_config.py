@@ -89,6 +89,7 @@ EVERYTHING = TrainConfig(
         magnet_coef=((0.0, 0.5), (100.0, 0.1)),
         magnet_rate=0.25,
         log_barrier_coef=Linear(0.02, 0.01),
+        ema_decay=0.99,
         value_clip="ppo2",
         value_clip_eps=0.5,
         value_coef=0.75,
@@ -504,6 +505,9 @@ def test_without_a_preset_the_defaults_hold():
             lambda: PPOConfig(log_barrier_coef=-0.1),
             "log_barrier_coef must be finite and not negative",
         ),
+        (lambda: PPOConfig(ema_decay=0), "ema_decay=0 evaluates the newest parameters"),
+        (lambda: PPOConfig(ema_decay=1), "ema_decay=1 keeps the initial parameters"),
+        (lambda: PPOConfig(ema_decay=1.5), r"ema_decay must be finite and lie in \[0.0, 1.0\]"),
         (lambda: PPOConfig(magnet="average", magnet_rate=0.1), "'average' needs magnet_coef"),
         (lambda: PPOConfig(magnet="average", magnet_coef=0.1), "'average' needs magnet_rate"),
         (
@@ -664,6 +668,7 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
         ({"clip_eps": Linear(0.3, 0.1)}, 1),
         ({"magnet": "average", "magnet_coef": 0.1, "magnet_rate": 0.05}, 2),
         ({"log_barrier_coef": 0.1}, 2),
+        ({"ema_decay": 0.9}, 2),
     ],
 )
 def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_groups):

@@ -279,15 +279,15 @@ def test_imitation_is_the_cross_entropy_of_what_the_script_would_have_done(modul
         assert expected > 0.1
 
 
-def test_a_magnet_is_the_average_of_the_weights_of_iterations_that_made_a_step():
+def test_averages_of_parameters_move_with_iterations_that_made_a_step():
     old, new = {"w": jnp.zeros((K, 2, 4))}, {"w": jnp.ones((K, 2, 4))}
-    hyperparams = make_hyperparams(magnet_rate=[0.25, 1.0, 0.5])
+    rate = jnp.array([0.25, 1.0, 0.5])
     stats = ppo.no_stats(K).replace(num_steps=jnp.array([8.0, 1.0, 0.0]))
-    once = ppo.move_magnet(old, new, hyperparams, stats)
-    twice = ppo.move_magnet(once, new, hyperparams, stats)
+    once = ppo.move_average(old, new, rate, stats)
+    twice = ppo.move_average(once, new, rate, stats)
     np.testing.assert_allclose(once["w"][:, 0, 0], [0.25, 1.0, 0.0])
     np.testing.assert_allclose(twice["w"][:, 1, 3], [0.4375, 1.0, 0.0])
-    assert ppo.move_magnet(None, new, hyperparams, stats) is None
+    assert ppo.move_average(None, new, None, stats) is None
 
 
 @pytest.mark.rare

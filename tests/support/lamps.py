@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,10 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
+from jaxmarl_ppo.runs.run_folder import members_of
 from jaxmarl_ppo.training.trainer import Trainer
 
 OK, NAN_REWARD, INF_FEATURES, NO_ACTION = range(4)
@@ -116,6 +120,11 @@ def make_trainer(run_dir, params=None, env=None, callbacks=(), **changes):
     )
 
 
+def resume(run_dir, **kwargs):
+    options = {"env": Lamps(), "progress": False, "check_env": False}
+    return Trainer.resume(run_dir, **{**options, **kwargs})
+
+
 def read_entries(run_dir, name="metrics.jsonl"):
     def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
@@ -130,3 +139,26 @@ def without_clock(history):
 
 def assert_same(x, y):
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(x), jax.device_get(y))
+
+
+def assert_same_end(found, expected):
+    for own, other in zip(found.members, expected.members, strict=True):
+        assert_same_end(own, other)
+    if not expected.members:  # in a group's own state there are replicas that nobody trains
+        first, second = to_arrays(found.state), to_arrays(expected.state)
+        for name in second:
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    assert without_clock(found.history) == without_clock(expected.history)
+    assert without_clock(read_entries(found.run_dir)) == without_clock(expected.history)
+    assert without_clock(found.evaluations) == without_clock(expected.evaluations)
+
+
+def cut_back(run_dir, copy, iteration):
+    """Copy a group as it would be had it been killed when this iteration had been saved."""
+    shutil.copytree(run_dir, copy)
+    for folder in [copy, *members_of(copy)]:
+        for checkpoint in checkpoints_of(folder):
+            if int(checkpoint.name) > iteration:
+                shutil.rmtree(checkpoint)
+        shutil.rmtree(folder / "params", ignore_errors=True)
+    return copy

@@ -5,12 +5,18 @@ import json
 import shutil
 
 import pytest
-from lamps import NUM_ENVS, NUM_STEPS, Lamps, make_trainer, read_entries, without_clock
+from lamps import (
+    NUM_ENVS,
+    NUM_STEPS,
+    make_trainer,
+    read_entries,
+    resume,
+    without_clock,
+)
 
 from jaxmarl_ppo.config.run import CheckpointConfig
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.run_folder import members_of, read_record
-from jaxmarl_ppo.training.trainer import Trainer
 
 STEPS = NUM_ENVS * NUM_STEPS
 EVERY = CheckpointConfig(every_minutes=None, every_env_steps=STEPS, keep=20)
@@ -26,10 +32,6 @@ def killed_run(run_dir, **changes):
             (folder / name).unlink()
     assert len(read_entries(run_dir)) == 4
     return run_dir
-
-
-def resume(run_dir, **kwargs):
-    return Trainer.resume(run_dir, env=Lamps(), progress=False, check_env=False, **kwargs)
 
 
 def resume_anew(run_dir, **kwargs):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 import warnings
 
 import jax
@@ -16,8 +15,10 @@ from lamps import (
     NUM_STEPS,
     LampParams,
     Lamps,
+    cut_back,
     make_trainer,
     read_entries,
+    resume,
     without_clock,
 )
 
@@ -34,9 +35,8 @@ from jaxmarl_ppo import (
 from jaxmarl_ppo.config.run_file import settings
 from jaxmarl_ppo.pages.report import report_data
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
-from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.lineage import ancestry, from_json, read_lineage, schedules, values_of
-from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
+from jaxmarl_ppo.runs.run_folder import load_run, read_record
 from jaxmarl_ppo.training.pbt_group import PbtGroup
 
 PER_ITERATION = NUM_ENVS * NUM_STEPS
@@ -82,11 +82,6 @@ def group(recorded):
     return recorded[0]
 
 
-def resume(run_dir, **kwargs):
-    options = {"env": Lamps(), "progress": False, "check_env": False}
-    return Trainer.resume(run_dir, **{**options, **kwargs})
-
-
 def lineage_of(run_dir):
     return read_lineage(run_dir / "lineage.jsonl")
 
@@ -107,17 +102,6 @@ def assert_same_end(found, expected):
         assert read_record(own.run_dir)["config"] == read_record(other.run_dir)["config"]
     assert without_clock(found.history) == without_clock(expected.history)
     assert found.best_member == expected.best_member
-
-
-def cut_back(run_dir, copy, iteration):
-    """Copy a group as it would be had it been killed when this iteration had been saved."""
-    shutil.copytree(run_dir, copy)
-    for folder in [copy, *members_of(copy)]:
-        for checkpoint in checkpoints_of(folder):
-            if int(checkpoint.name) > iteration:
-                shutil.rmtree(checkpoint)
-        shutil.rmtree(folder / "params", ignore_errors=True)
-    return copy
 
 
 def test_every_copy_is_of_a_better_member_and_begins_with_its_state(group):

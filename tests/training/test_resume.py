@@ -9,7 +9,18 @@ import threading
 import numpy as np
 import optax
 import pytest
-from lamps import CONFIG, NUM_ENVS, NUM_STEPS, Lamps, make_trainer, read_entries, without_clock
+from lamps import (
+    CONFIG,
+    NUM_ENVS,
+    NUM_STEPS,
+    Lamps,
+    assert_same_end,
+    cut_back,
+    make_trainer,
+    read_entries,
+    resume,
+    without_clock,
+)
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.mapping import Matchups
@@ -31,32 +42,6 @@ PER_ITERATION = NUM_ENVS * NUM_STEPS
 ITERATIONS = 10
 EVERY = CheckpointConfig(every_minutes=None, every_env_steps=PER_ITERATION, keep=ITERATIONS)
 SHORT = PPOConfig(num_epochs=2, num_minibatches=2, learning_rate=Linear(1e-2, 1e-4))
-
-
-def resume(run_dir, **kwargs):
-    # Lamps give faults on purpose, which the check at the start would find.
-    options = {"env": Lamps(), "progress": False, "check_env": False}
-    return Trainer.resume(run_dir, **{**options, **kwargs})
-
-
-def assert_same_end(found, expected):
-    first, second = to_arrays(found.state), to_arrays(expected.state)
-    assert first.keys() == second.keys()
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
-    assert without_clock(found.history) == without_clock(expected.history)
-    assert without_clock(read_entries(found.run_dir)) == without_clock(expected.history)
-    assert without_clock(found.evaluations) == without_clock(expected.evaluations)
-
-
-def cut_back(run_dir, copy, iteration):
-    """Copy a run as it would be had it been killed when this iteration had been saved."""
-    shutil.copytree(run_dir, copy)
-    for folder in checkpoints_of(copy):
-        if int(folder.name) > iteration:
-            shutil.rmtree(folder)
-    shutil.rmtree(copy / "params")
-    return copy
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,11 @@ from lamps import (
     NUM_STEPS,
     LampParams,
     Lamps,
+    assert_same_end,
+    cut_back,
     make_trainer,
     read_entries,
+    resume,
     without_clock,
 )
 from on_devices import call_on_devices
@@ -47,34 +50,6 @@ def group(tmp_path_factory):
     """Three seeds that nothing stops, with a checkpoint of every iteration, evaluated twice."""
     run_dir = tmp_path_factory.mktemp("group") / "run"
     return make_trainer(run_dir, **OFTEN, **EVALUATED).train()
-
-
-def resume(run_dir, **kwargs):
-    options = {"env": Lamps(), "progress": False, "check_env": False}
-    return Trainer.resume(run_dir, **{**options, **kwargs})
-
-
-def assert_same_end(found, expected):
-    for own, other in zip(found.members, expected.members, strict=True):
-        assert_same_end(own, other)
-    if not expected.members:  # in a group's own state there are replicas that nobody trains
-        first, second = to_arrays(found.state), to_arrays(expected.state)
-        for name in second:
-            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
-    assert without_clock(found.history) == without_clock(expected.history)
-    assert without_clock(read_entries(found.run_dir)) == without_clock(expected.history)
-    assert without_clock(found.evaluations) == without_clock(expected.evaluations)
-
-
-def cut_back(run_dir, copy, iteration):
-    """Copy a group as it would be had it been killed when this iteration had been saved."""
-    shutil.copytree(run_dir, copy)
-    for folder in [copy, *members_of(copy)]:
-        for checkpoint in checkpoints_of(folder):
-            if int(checkpoint.name) > iteration:
-                shutil.rmtree(checkpoint)
-        shutil.rmtree(folder / "params", ignore_errors=True)
-    return copy
 
 
 def test_every_member_is_a_run_of_its_own(group, tmp_path):
