@@ -20,6 +20,12 @@ CHANGING = tuple(
     for field in dataclasses.fields(Hyperparams)
     if field.name in _OF_PPO and field.name not in _FIXED
 )
+# Without such a number, the compiled program does not have what the number is for.
+OPTIONAL = tuple(
+    field.name
+    for field in dataclasses.fields(Hyperparams)
+    if field.name in CHANGING and field.default is None
+)
 
 
 def is_env_param(parts: Path) -> bool:
@@ -84,7 +90,7 @@ def check_present(name: str, parts: Path, configured: Any) -> None:
     Raises:
         ValueError: If it is a weight that the run has not.
     """
-    if configured is None and parts[-1] in ("log_barrier_coef", "ema_decay"):
+    if configured is None and parts[-1] in OPTIONAL:
         raise ValueError(
             f"{name} has {join_path(parts)}, which is None in the run's configuration; set a "
             "positive number there"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.backend import backend
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.changing import OPTIONAL
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
@@ -307,9 +308,6 @@ def make_hyperparams(
         constant = all(isinstance(value, int | float | None) for value in values)
         return numbers(values) if constant else schedules(values)  # type: ignore[arg-type]
 
-    has_magnet = configs[0].magnet != "off"
-    has_barrier = configs[0].log_barrier_coef is not None
-    has_average = configs[0].ema_decay is not None
     special = {
         "learning_rate": schedules(of("learning_rate")),
         "entropy_coef": schedules(of("entropy_coef")),
@@ -318,11 +316,9 @@ def make_hyperparams(
         "kl_coef": numbers(of("initial_kl_coef"), absent=DEFAULT_KL_COEF),
         "num_epochs": jnp.array(of("num_epochs"), jnp.int32),
         "num_minibatches": jnp.array(of("num_minibatches"), jnp.int32),
-        "magnet_coef": either(of("magnet_coef")) if has_magnet else None,
-        "magnet_rate": numbers(of("magnet_rate")) if has_magnet else None,
         "imitate_coef": either(imitate_coefs) if imitate_coefs else None,
-        "log_barrier_coef": either(of("log_barrier_coef")) if has_barrier else None,
-        "ema_decay": numbers(of("ema_decay")) if has_average else None,
+        # All members of a policy group have such a number, or none has.
+        **dict.fromkeys(name for name in OPTIONAL if getattr(configs[0], name) is None),
     }
     names = {field.name for field in dataclasses.fields(Hyperparams)}
     return Hyperparams(**{name: either(of(name)) for name in names - special.keys()}, **special)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.changing import OPTIONAL
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
@@ -360,8 +361,7 @@ def _group_key(
         update = (
             *(getattr(ppo, name) for name in UPDATE_SHAPE),
             spec.imitate is not None,
-            ppo.log_barrier_coef is not None,
-            ppo.ema_decay is not None,
+            *(getattr(ppo, name) is None for name in OPTIONAL),
         )
     module = named_network(spec.network)
     actions = (interface.counts, interface.numbers)
