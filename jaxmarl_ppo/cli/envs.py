@@ -48,7 +48,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
     if options.env is not None:
         known = [variant for env, variant in variants() if env == options.env]
         session.show(f"agents: {', '.join(described[0].agents)}")
-        session.show(f"presets: {', '.join(['its own', *known, *FOR_ALL])}")
+        own = ["its own"] if options.env in PRESETS else []
+        session.show(f"presets: {', '.join([*own, *known, *FOR_ALL])}")
         session.show(f"next: jaxmarl-ppo train {options.env}")
         return 0
     session.show(f"more presets: {more_presets()}")

@@ -32,7 +32,7 @@ class TrainOptions:
 
     Defaults are those of the environment's preset, if it has one, and of the file that `--config`
     names; give both with `--help` to see them. Besides the options below, every value of the
-    configuration is an option under its full path, such as `--policies.alice.ppo.gamma 0.9`.
+    configuration is an option under its full path, such as `--evaluation.episodes 64`.
 
     A value is a number (`1M` and `5e6` too), a word, `true` or `false`, `none`, or a list or table
     in TOML or JSON. A schedule is a number, `linear:1e-3:0` (from the first to the last environment
@@ -179,8 +179,9 @@ def _tell_plan(trainer: "Trainer") -> int:
     config, policies = trainer.config, trainer.learner.players.policies
     session.show(f"would train {trainer.title}")
     session.show(
-        f"{config.num_iterations:,} iterations of {config.num_envs * config.num_steps:,} "
-        f"environment steps; policies {', '.join(policies)}"
+        f"{config.num_iterations:,} {'iteration' if config.num_iterations == 1 else 'iterations'} "
+        f"of {config.num_envs * config.num_steps:,} environment steps; "
+        f"policies {', '.join(policies)}"
     )
     return 0
 

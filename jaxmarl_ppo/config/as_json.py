@@ -252,7 +252,10 @@ def _read_policies(data: Any, where: str) -> dict[str, AnyPolicy]:
 def _read_policy(data: Any, where: str) -> AnyPolicy:
     fields = table_of(data, where)
     if "kind" not in fields:
-        raise ValueError(f"{where} lacks kind; valid: {', '.join(POLICY_KINDS)}")
+        raise ValueError(
+            f"{where} lacks kind; valid: {', '.join(POLICY_KINDS)}. {where}.kind = 'network' makes "
+            "a policy that shares no value with default_policy"
+        )
     kind = fields.pop("kind")
     if kind not in list(POLICY_KINDS):
         raise ValueError(f"{where} has the kind {show(kind)}; valid: {', '.join(POLICY_KINDS)}")

@@ -92,8 +92,8 @@ def check_present(name: str, parts: Path, configured: Any) -> None:
     """
     if configured is None and parts[-1] in OPTIONAL:
         raise ValueError(
-            f"{name} has {join_path(parts)}, which is None in the run's configuration; set a "
-            "positive number there"
+            f"{name} has {join_path(parts)}, which is None in the run's configuration; give it "
+            "a number there"
         )
 
 

@@ -194,7 +194,7 @@ class Problem:
                 if d.imitated is not None and d.imitated[at] >= 0:
                     loss -= c.imitate_coef * log_probs[list(legal).index(d.imitated[at])]
                 total, count = total + loss, count + 1
-        return total / count
+        return total / max(count, 1)
 
     def expected_params(self, shape, hyperparams):
         """After one step on everything, `[K, ...]`."""

@@ -124,7 +124,8 @@ def test_callbacks_are_told_as_the_document_says(tmp_path, monkeypatch):
     assert run_blocks(ROOT / "docs" / "runs.md")["result"].env_steps == 4096
 
 
-def test_environments_are_written_and_drawn_as_the_document_says(monkeypatch):
+def test_environments_are_written_and_drawn_as_the_document_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_ENTRY_POINTS", dict(registry._ENTRY_POINTS))
     namespace = run_blocks(ROOT / "docs" / "your-own-environment.md")
     assert jaxmarl_envs.make("whisper")[0].agents == ("speaker", "listener")

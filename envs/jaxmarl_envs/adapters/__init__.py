@@ -1,4 +1,4 @@
-"""Doors to other libraries: their environments brought in, and ours taken out.
+"""Adapters of other libraries: their environments brought in, and ours taken out.
 
 Each module needs its own library, which the package does not install by itself, and is imported
 only when it is asked for.

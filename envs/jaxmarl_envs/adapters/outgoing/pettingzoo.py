@@ -5,7 +5,7 @@
 
 Both step one environment on the host, so they are for the tools and trainers of PettingZoo's
 neighbourhood, not for speed. `stepper` says which keys a seed stands for: the same seed gives the
-same episodes through either door. A reset with a seed seeds the action spaces too.
+same episodes through either interface. A reset with a seed seeds the action spaces too.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""One environment stepped from Python, its agents called by name: what every door out shares.
+"""One environment stepped from Python, its agents called by name: what all adapters share.
 
 Keys: episode `e` after `seed(s)` has the key `fold_in(key(s), e)`, of which `fold_in(., 0)` begins
 it and `fold_in(., t)` makes its step `t = 1, 2, ...`.
