@@ -59,7 +59,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
     session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
-    from jaxmarl_ppo.deploy.export import check_new_file
+    from jaxmarl_ppo.deploy.jax_export import check_new_file
     from jaxmarl_ppo.deploy.onnx_file import check_extras
     from jaxmarl_ppo.deploy.policy import Policy
     from jaxmarl_ppo.machine.files import path_part

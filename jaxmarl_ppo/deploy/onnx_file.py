@@ -13,7 +13,9 @@ import numpy as np
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_ppo import __version__
 from jaxmarl_ppo.deploy.calling import Signature
-from jaxmarl_ppo.deploy.export import (
+from jaxmarl_ppo.deploy.exported import describe
+from jaxmarl_ppo.deploy.forms import widen_mask
+from jaxmarl_ppo.deploy.jax_export import (
     ExportablePolicy,
     as_arguments,
     check_new_file,
@@ -22,8 +24,6 @@ from jaxmarl_ppo.deploy.export import (
     random_inputs,
     split_action,
 )
-from jaxmarl_ppo.deploy.exported import describe
-from jaxmarl_ppo.deploy.forms import widen_mask
 from jaxmarl_ppo.deploy.onnx_graph import ROWS, Arrays, import_onnx, make_model
 from jaxmarl_ppo.machine.extras import how_to_install
 from jaxmarl_ppo.machine.files import write_atomically

@@ -26,9 +26,9 @@ from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.credit.reward_scaling import return_deviation
 from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature, pad_rows
-from jaxmarl_ppo.deploy.export import PLATFORMS, export_policy
 from jaxmarl_ppo.deploy.exported import ExportedPolicy
 from jaxmarl_ppo.deploy.forms import Factors, Form, widen_mask
+from jaxmarl_ppo.deploy.jax_export import PLATFORMS, export_policy
 from jaxmarl_ppo.deploy.onnx_file import OnnxCheck, export_onnx
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.numbers import scale, unscale

@@ -35,7 +35,7 @@ from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.machine.files import open_to_append
 from jaxmarl_ppo.policies.snapshot_files import parse_name
 from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
-from jaxmarl_ppo.runs.entries import is_entry, parse_line, present_names
+from jaxmarl_ppo.runs.entry_checks import is_entry, parse_line, present_names
 from jaxmarl_ppo.runs.event_file import EventFile
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 

@@ -11,7 +11,7 @@ from jaxmarl_ppo.evaluation.scenarios.registry import matches
 from jaxmarl_ppo.evaluation.seeds import HIGH, IQM, LOW
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.summary import full_summary
-from jaxmarl_ppo.runs.entries import FORMER_NAMES
+from jaxmarl_ppo.runs.entry_checks import FORMER_NAMES
 from jaxmarl_ppo.runs.log import scalars
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 

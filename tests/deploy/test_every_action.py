@@ -14,7 +14,7 @@ from probe_envs import tiny_learner
 from jaxmarl_envs import make
 from jaxmarl_envs.actions import Action, ActionLayout
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Tuple
-from jaxmarl_ppo.deploy import export as policy_export
+from jaxmarl_ppo.deploy import jax_export as policy_export
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, load_exported
 from jaxmarl_ppo.deploy.forms import Factors, Form, form_from_json, widen_mask
 from jaxmarl_ppo.deploy.policy import Policy, form_of

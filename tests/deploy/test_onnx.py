@@ -25,7 +25,7 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy import onnx_elementwise, onnx_nodes
-from jaxmarl_ppo.deploy.export import as_arguments, random_inputs
+from jaxmarl_ppo.deploy.jax_export import as_arguments, random_inputs
 from jaxmarl_ppo.deploy.onnx_file import METADATA, NUM_CHECKED_ROWS, OnnxCheck
 from jaxmarl_ppo.deploy.policy import Policy
 from jaxmarl_ppo.learner.build import make_learner

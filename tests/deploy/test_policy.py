@@ -23,7 +23,7 @@ from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.deploy import export as policy_export
+from jaxmarl_ppo.deploy import jax_export as policy_export
 from jaxmarl_ppo.deploy.calling import AgentShape
 from jaxmarl_ppo.deploy.exported import load_exported
 from jaxmarl_ppo.deploy.forms import Form
