@@ -12,8 +12,8 @@ from jaxmarl_ppo.rollout.rollout import Rollout
 from jaxmarl_ppo.types import RolloutState, TrainState
 
 
-def init_options() -> dict[str, Any] | None:
-    """Return the compiler options for the initialisation."""
+def options_of_once() -> dict[str, Any] | None:
+    """Return the compiler options of programs for which compilation takes longer than running."""
     # The compiler of JAX 0.11 no longer accepts CPU options.
     return (jax.__version_info__ < (0, 11) and tuning().options_of_once) or None
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxmarl_ppo.devices.compilation import init_options
+from jaxmarl_ppo.devices.compilation import options_of_once
 from jaxmarl_ppo.devices.sharding import BY_RUN, RUNS, SAME, Devices, of_runs, state_specs
 from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.learner import Learner
@@ -276,7 +276,7 @@ class CompiledRuns:
 
     @cached_property
     def _lowered_begin(self) -> Any:
-        begin = jax.jit(self._start, compiler_options=init_options())
+        begin = jax.jit(self._start, compiler_options=options_of_once())
         return begin.lower(jax.random.key(0), *self._own)
 
     @cached_property

@@ -12,6 +12,7 @@ from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.drawing.lives import draw_lives
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_envs.user_code import host_errors
+from jaxmarl_ppo.devices.compilation import options_of_once
 from jaxmarl_ppo.evaluation.episodes import EpisodesState, Play, make_play
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies.agent_interface import AgentInterface
@@ -117,8 +118,10 @@ def replay_episodes(
     """
     count = max(episodes, num_candidates or episodes)
     play = make_play(learner, population, count, key, greedy, None, players, max_steps)
-    now, steps = jax.jit(Play.begin)(play), []
-    advance = jax.jit(_advance)
+    begin, advance = (
+        jax.jit(function, compiler_options=options_of_once()) for function in (Play.begin, _advance)
+    )
+    now, steps = begin(play), []
     while bool(play.goes_on(now)):
         now, time_step = advance(play, now)
         steps.append(jax.device_get(time_step))
