@@ -1,5 +1,6 @@
 """Networks: shapes, initialisation, modules of a user's own, and what actor and critic see."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -18,8 +19,9 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
-from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, MinGRU
+from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, NETWORKS, MinGRU
 from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general
+from jaxmarl_ppo.policies.network_check import check_calls
 from jaxmarl_ppo.rollout.start import init_rollout_state
 
 
@@ -319,6 +321,18 @@ def test_a_module_that_does_not_fit_is_refused_at_once(module, words):
         learner_for(module)
     for word in words:
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NETWORKS if kind != "cnn"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_our_own_networks_pass_the_check_that_they_are_spared(kind, separate):
+    spec = PolicySpec(network=NETWORKS[kind](hidden_sizes=(4,), separate_critic=separate))
+    learner = make_learner(*jaxmarl_envs.make("crypto"), TrainConfig(default_policy=spec))
+    for group in learner.players.policy_groups:
+        check_calls(group.network)
+    wrong = dataclasses.replace(group.network, input_shape=(2, 3))
+    with pytest.raises(ValueError, match="returned shapes|Incompatible shapes"):
+        check_calls(wrong)
 
 
 def test_planes_and_flat_features_are_told_apart():
