@@ -81,7 +81,8 @@ def run_seed(name: str, seed: int, folder: Path) -> dict[str, Any]:
     Returns:
         What the record holds of the run.
     """
-    load, watch = os.getloadavg()[0], Stopwatch()
+    before = {"load_before": os.getloadavg()[0], "commit": commit_of(ROOT)}
+    watch = Stopwatch()
     chosen = preset("jumanji", name)
     is_resumed = (folder / "config.json").exists()
     if is_resumed:
@@ -105,9 +106,8 @@ def run_seed(name: str, seed: int, folder: Path) -> dict[str, Any]:
         "episodes": report["episodes"],
         "acting": report["acting"],
         "agents": report["agents"],
-        "load_before": load,
+        **before,
         "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit_of(ROOT),
         "command": f"python benchmarks/published_tables.py {name} --seeds {seed}",
         "hardware": describe_hardware(),
         "versions": {package: importlib.metadata.version(package) for package in PACKAGES},
