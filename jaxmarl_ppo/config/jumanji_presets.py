@@ -80,6 +80,6 @@ JUMANJI_PRESETS: dict[str, tuple[TrainConfig, dict[str, Any]]] = {
             "time_limit": 25,
         },
     ),
-    "rware_tiny_2ag": (_warehouse(10 * 2**20), _tiny_warehouse(2)),
+    "rware_tiny_2ag": (_warehouse(6 * 2**20), _tiny_warehouse(2)),
     "rware_tiny_4ag": (_warehouse(10 * 2**20), _tiny_warehouse(4)),
 }
