@@ -121,14 +121,17 @@ def _key(run: Mapping[str, Any]) -> tuple[int, int]:
 def make_table(runs: Sequence[Mapping[str, Any]]) -> str:
     """Make a table of the tasks: every seed's result, and the means of their costs."""
     lines = [
-        f"| task and preset | steps | seeds {', '.join(map(str, SEEDS))} | Mava: {MAVA} | "
+        f"| task and preset | steps | return of each seed (seeds) | Mava: {MAVA} | "
         "core seconds (wall-clock) |",
         "| --- | --- | --- | --- | --- |",
     ]
     for name, task in TASKS.items():
         own = [run for run in runs if run["preset"] == name]
+        if not own:
+            continue
         digits = 1 if task.is_shared else 2
         results = ", ".join(f"{run['result']:.{digits}f}" for run in own)
+        results += f" ({', '.join(str(run['seed']) for run in own)})"
         work = [run["cpu_seconds"] for run in own if run["cpu_seconds"] is not None]
         seconds = [run["seconds"] for run in own]
         cost = f"{_mean(work)} ({_mean(seconds)})"
