@@ -14,8 +14,12 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import MLP
 
 
-def _team(total_env_steps: int, ppo: PPOConfig, normalise_observations: bool) -> TrainConfig:
-    """Configure one network that plays all agents, with a critic that sees what all of them see."""
+def _team(total_env_steps: int, normalise_observations: bool = False) -> TrainConfig:
+    """Configure one network that plays all agents, with a critic that sees what all of them see.
+
+    Entropy falls to 0 because results are of sampled play, in which a stray action may end the
+    episode: robots of a warehouse must not collide.
+    """
     return TrainConfig(
         total_env_steps=total_env_steps,
         num_envs=32,
@@ -28,20 +32,10 @@ def _team(total_env_steps: int, ppo: PPOConfig, normalise_observations: bool) ->
             normalise_observations=normalise_observations,
             normalise_rewards=True,
         ),
-        default_ppo=ppo,
+        default_ppo=PPOConfig(
+            learning_rate=Linear(1e-3, 0.0), entropy_coef=Linear(0.01, 0.0), num_epochs=2
+        ),
     )
-
-
-def _puzzle(total_env_steps: int) -> TrainConfig:
-    """Configure short episodes in which nothing that agents do ends the game early."""
-    ppo = PPOConfig(learning_rate=Linear(1e-3, 0.0), entropy_coef=0.01)
-    return _team(total_env_steps, ppo, normalise_observations=False)
-
-
-def _warehouse(total_env_steps: int) -> TrainConfig:
-    """Configure episodes that a collision ends, so sampled play must become sure of itself."""
-    ppo = PPOConfig(learning_rate=Linear(1e-3, 0.0), entropy_coef=Linear(0.01, 0.0), num_epochs=2)
-    return _team(total_env_steps, ppo, normalise_observations=True)
 
 
 def _foraging(grid_size: int, fov: int, agents: int, food: int, coop: bool) -> dict[str, Any]:
@@ -70,16 +64,16 @@ def _tiny_warehouse(agents: int) -> dict[str, Any]:
 
 # How each task is trained, and what its environment is made with.
 JUMANJI_PRESETS: dict[str, tuple[TrainConfig, dict[str, Any]]] = {
-    "lbf_2s_8x8_2p_2f_coop": (_puzzle(2**20), _foraging(8, 2, 2, 2, coop=True)),
-    "lbf_15x15_4p_3f": (_puzzle(2**21), _foraging(15, 15, 4, 3, coop=False)),
+    "lbf_2s_8x8_2p_2f_coop": (_team(2 * 2**20), _foraging(8, 2, 2, 2, coop=True)),
+    "lbf_15x15_4p_3f": (_team(3 * 2**20), _foraging(15, 15, 4, 3, coop=False)),
     "connector_5x5x3a": (
-        _puzzle(2**20),
+        _team(2 * 2**20),
         {
             "env_id": "Connector-v3",
             "generator": {"grid_size": 5, "num_agents": 3},
             "time_limit": 25,
         },
     ),
-    "rware_tiny_2ag": (_warehouse(6 * 2**20), _tiny_warehouse(2)),
-    "rware_tiny_4ag": (_warehouse(10 * 2**20), _tiny_warehouse(4)),
+    "rware_tiny_2ag": (_team(6 * 2**20, normalise_observations=True), _tiny_warehouse(2)),
+    "rware_tiny_4ag": (_team(10 * 2**20, normalise_observations=True), _tiny_warehouse(4)),
 }
