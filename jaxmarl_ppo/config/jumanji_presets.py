@@ -14,12 +14,10 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import MLP
 
 
-def _team(total_env_steps: int, normalise_observations: bool = False) -> TrainConfig:
-    """Configure one network that plays all agents, with a critic that sees what all of them see.
-
-    Entropy falls to 0 because results are of sampled play, in which a stray action may end the
-    episode: robots of a warehouse must not collide.
-    """
+def _team(
+    total_env_steps: int, entropy_coef: float | Linear, normalise_observations: bool = False
+) -> TrainConfig:
+    """Configure one network that plays all agents, with a critic that sees what all of them see."""
     return TrainConfig(
         total_env_steps=total_env_steps,
         num_envs=32,
@@ -33,7 +31,7 @@ def _team(total_env_steps: int, normalise_observations: bool = False) -> TrainCo
             normalise_rewards=True,
         ),
         default_ppo=PPOConfig(
-            learning_rate=Linear(1e-3, 0.0), entropy_coef=Linear(0.01, 0.0), num_epochs=2
+            learning_rate=Linear(1e-3, 0.0), entropy_coef=entropy_coef, num_epochs=2
         ),
     )
 
@@ -62,18 +60,21 @@ def _tiny_warehouse(agents: int) -> dict[str, Any]:
     return {"env_id": "RobotWarehouse-v0", "generator": generator, "time_limit": 500}
 
 
+# Robots that collide end the episode, and a trail stays where it is: the less sampled play is left to
+# chance, the better. Foragers who see little and remember nothing find food by chance.
+_FADING = Linear(0.01, 0.0)
 # How each task is trained, and what its environment is made with.
 JUMANJI_PRESETS: dict[str, tuple[TrainConfig, dict[str, Any]]] = {
-    "lbf_2s_8x8_2p_2f_coop": (_team(2 * 2**20), _foraging(8, 2, 2, 2, coop=True)),
-    "lbf_15x15_4p_3f": (_team(3 * 2**20), _foraging(15, 15, 4, 3, coop=False)),
+    "lbf_2s_8x8_2p_2f_coop": (_team(4 * 2**20, 0.01), _foraging(8, 2, 2, 2, coop=True)),
+    "lbf_15x15_4p_3f": (_team(4 * 2**20, 0.01), _foraging(15, 15, 4, 3, coop=False)),
     "connector_5x5x3a": (
-        _team(2 * 2**20),
+        _team(2 * 2**20, _FADING),
         {
             "env_id": "Connector-v3",
             "generator": {"grid_size": 5, "num_agents": 3},
             "time_limit": 25,
         },
     ),
-    "rware_tiny_2ag": (_team(6 * 2**20, normalise_observations=True), _tiny_warehouse(2)),
-    "rware_tiny_4ag": (_team(10 * 2**20, normalise_observations=True), _tiny_warehouse(4)),
+    "rware_tiny_2ag": (_team(10 * 2**20, _FADING, normalise_observations=True), _tiny_warehouse(2)),
+    "rware_tiny_4ag": (_team(10 * 2**20, _FADING, normalise_observations=True), _tiny_warehouse(4)),
 }
