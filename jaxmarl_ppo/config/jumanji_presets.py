@@ -60,8 +60,8 @@ def _tiny_warehouse(agents: int) -> dict[str, Any]:
     return {"env_id": "RobotWarehouse-v0", "generator": generator, "time_limit": 500}
 
 
-# Robots that collide end the episode, and a trail stays where it is: the less sampled play is left to
-# chance, the better. Foragers who see little and remember nothing find food by chance.
+# In sampled play a stray action may be a collision of robots, which ends the episode, or a trail in
+# the way of others: at the end of these runs nothing rewards entropy.
 _FADING = Linear(0.01, 0.0)
 # How each task is trained, and what its environment is made with.
 JUMANJI_PRESETS: dict[str, tuple[TrainConfig, dict[str, Any]]] = {
