@@ -59,14 +59,14 @@ class Task:
     is_shared: bool = False
 
 
-# By preset. The returns are where Mava's curves end, in docs/images of github.com/instadeepai/Mava
-# at 57c8e64.
+# By preset. The returns are the last points of Mava's curves, in docs/images of
+# github.com/instadeepai/Mava at 57c8e64.
 TASKS = {
     "lbf_2s_8x8_2p_2f_coop": Task("LBF `2s-8x8-2p-2f-coop`", "1.00"),
-    "lbf_15x15_4p_3f": Task("LBF `15x15-4p-3f`", "1.00"),
+    "lbf_15x15_4p_3f": Task("LBF `15x15-4p-3f`", "0.98 to 1.00"),
     "connector_5x5x3a": Task("Connector `con-5x5x3a`", None),
-    "rware_tiny_2ag": Task("RWARE `tiny-2ag`", "15", is_shared=True),
-    "rware_tiny_4ag": Task("RWARE `tiny-4ag`", "18", is_shared=True),
+    "rware_tiny_2ag": Task("RWARE `tiny-2ag`", "14 to 16", is_shared=True),
+    "rware_tiny_4ag": Task("RWARE `tiny-4ag`", "16 to 19", is_shared=True),
 }
 
 
