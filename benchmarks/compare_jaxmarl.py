@@ -26,7 +26,6 @@ import importlib.metadata
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -41,7 +40,7 @@ import jax.numpy as jnp
 import jaxmarl_envs
 from jaxmarl_envs.adapters.incoming.jaxmarl import JaxMARL, JaxMARLParams, JaxMARLState
 from jaxmarl_envs.core import StepResult
-from jaxmarl_ppo import Callback, Matchups, PolicySpec, TrainConfig, Trainer, make_learner, preset
+from jaxmarl_ppo import Matchups, PolicySpec, TrainConfig, Trainer, make_learner, preset
 from jaxmarl_ppo.config.jaxmarl_presets import GAMES, KINDS, THEIRS, KnownGame
 from jaxmarl_ppo.evaluation import cross_play, evaluate_policies
 from jaxmarl_ppo.learner.learner import Learner
@@ -51,7 +50,7 @@ from jaxmarl_ppo.types import PolicyStack, Population
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jaxmarl_baseline
 from jaxmarl_baseline import put_policy, take_policy
-from whole_runs import enter_run, train_whole
+from whole_runs import Stopwatch, commit_of, enter_run, train_whole
 
 RECORD = Path(__file__).resolve().parent / "jaxmarl-cpu.json"
 EPISODES = 1024
@@ -93,14 +92,6 @@ class EndsForGood(JaxMARL):
         return obs, state, reward, terminated | truncated, jnp.zeros_like(truncated), info
 
 
-class _Stopwatch(Callback):
-    """Takes the time at which a run has been compiled."""
-
-    def on_start(self, run: Any) -> None:
-        """Take the time, and the processor's."""
-        self.at, self.cpu_at = time.perf_counter(), time.process_time()
-
-
 def run_ours(
     game: KnownGame, config: TrainConfig, time_limits_end: bool = False
 ) -> tuple[dict[str, Any], Team]:
@@ -112,7 +103,7 @@ def run_ours(
     env, params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs)
     if time_limits_end:
         env = EndsForGood(**game.env_kwargs)
-    watch = _Stopwatch()
+    watch = Stopwatch()
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             env, params, config, Path(folder) / "run", callbacks=[watch], progress=False
@@ -273,7 +264,7 @@ def _one_run(
     if side == "theirs":
         assert checkout is not None
         took, team = run_theirs(game, checkout, seed)
-        source = f"baselines/IPPO/config/{kind.file}.yaml, JaxMARL at {_commit(checkout)}"
+        source = f"baselines/IPPO/config/{kind.file}.yaml, JaxMARL at {commit_of(checkout)}"
     else:
         variant = name if side == "ours" else f"{name}_{THEIRS}"
         config = dataclasses.replace(
@@ -305,15 +296,6 @@ def _one_run(
         "versions": {package: importlib.metadata.version(package) for package in PACKAGES},
     }
     return run, team
-
-
-def _commit(checkout: Path) -> str:
-    """Read which version of JaxMARL a checkout holds."""
-    told = subprocess.run(
-        ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return told.stdout.strip() or "an unknown commit"
 
 
 def enter(path: Path, run: Mapping[str, Any]) -> None:

@@ -1,12 +1,31 @@
 """Runs whose results are recorded: to their end, or not at all."""
 
 import json
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxmarl_ppo import Trainer, TrainResult
+from jaxmarl_ppo import Callback, Trainer, TrainResult
+
+
+class Stopwatch(Callback):
+    """Takes the time at which a run has been compiled, in `at`, and the processor's in `cpu_at`."""
+
+    def on_start(self, run: Any) -> None:
+        """Take the time, and the processor's."""
+        self.at, self.cpu_at = time.perf_counter(), time.process_time()
+
+
+def commit_of(checkout: Path) -> str:
+    """Read which commit a checkout holds."""
+    told = subprocess.run(
+        ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return told.stdout.strip() or "an unknown commit"
 
 
 def train_whole(trainer: Trainer) -> TrainResult:

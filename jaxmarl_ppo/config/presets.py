@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmarl_ppo.config.jaxmarl_presets import jaxmarl_presets
+from jaxmarl_ppo.config.jumanji_presets import JUMANJI_PRESETS
 from jaxmarl_ppo.config.mapping import Ensemble, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
@@ -215,6 +216,7 @@ PRESETS: dict[str, Preset] = {
         env_kwargs={"env_id": "CartPole-v1", "num_agents": 4},
     ),
     **{f"jaxmarl/{name}": Preset(*found) for name, found in jaxmarl_presets().items()},
+    **{f"jumanji/{name}": Preset(*found) for name, found in JUMANJI_PRESETS.items()},
 }
 
 

@@ -435,13 +435,15 @@ def test_json_is_strict():
 
 
 @pytest.mark.rare_cases(
-    "gymnax", *(n for n in PRESETS if n.startswith("jaxmarl/") and n != "jaxmarl/smax_3m_theirs")
+    "gymnax",
+    *(n for n in PRESETS if n.startswith("jaxmarl/") and n != "jaxmarl/smax_3m_theirs"),
+    *(n for n in PRESETS if n.startswith("jumanji/") and n != "jumanji/rware_tiny_2ag"),
 )
 @pytest.mark.parametrize("name", PRESETS)
 def test_preset_fits_its_environment(name):
     env_name, _, variant = name.partition("/")
-    if env_name == "jaxmarl":
-        pytest.importorskip("jaxmarl")
+    if env_name in ("jaxmarl", "jumanji"):
+        pytest.importorskip(env_name)
     chosen = preset(env_name, variant or None)
     assert chosen is PRESETS[name]
     env, env_params = jaxmarl_envs.make(env_name, **chosen.env_kwargs)

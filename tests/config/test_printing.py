@@ -40,6 +40,7 @@ ALL = sorted(
         for form in ("toml", "yaml")
         if env == "gymnax"
         or (env == "jaxmarl" and variant not in ("", "rllib", "smax_3m_theirs"))
+        or (env == "jumanji" and variant != "rware_tiny_2ag")
         or (variant == "slow_env" and env != "crypto")
     )
 )

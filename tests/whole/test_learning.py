@@ -12,8 +12,9 @@ pytestmark = pytest.mark.slow
 
 
 def train_and_evaluate(name, tmp_path, env_kwargs=None, greedy=False, **changes):
-    chosen = preset(name)
-    env, params = jaxmarl_envs.make(name, **{**chosen.env_kwargs, **(env_kwargs or {})})
+    env_name, _, variant = name.partition("/")
+    chosen = preset(env_name, variant or None)
+    env, params = jaxmarl_envs.make(env_name, **{**chosen.env_kwargs, **(env_kwargs or {})})
     config = dataclasses.replace(chosen.config, **changes)
     trainer = Trainer(env, params, config, tmp_path / "run", progress=False)
     result = trainer.train()
@@ -78,6 +79,13 @@ def test_kuhn_poker_comes_near_an_equilibrium(tmp_path):
     # Uniform play has .458; seeds 0, 1 and 2 came to .02 to .04.
     assert report["exploitability"]["stochastic"] < 0.08
     assert report["value"] == pytest.approx(-1 / 18, abs=0.03)
+
+
+def test_two_foragers_eat_everything(tmp_path):
+    """Each food takes both, who see two cells far; a team that eats everything has 1."""
+    pytest.importorskip("jumanji")
+    report = train_and_evaluate("jumanji/lbf_2s_8x8_2p_2f_coop", tmp_path)
+    assert report["all"]["return_mean"] > 0.97
 
 
 @pytest.mark.parametrize(
