@@ -25,6 +25,7 @@ from jaxmarl_ppo.networks.gru import GRUCore
 from jaxmarl_ppo.networks.layers import Torso, dense
 from jaxmarl_ppo.networks.lstm import LSTMCore
 from jaxmarl_ppo.networks.min_gru import MinGRUCore
+from jaxmarl_ppo.networks.recurrence import Lives
 from jaxmarl_ppo.types import PyTree
 
 Core = LSTMCore | GRUCore | MinGRUCore
@@ -154,6 +155,23 @@ class ActorCritic(nn.Module):
             return hidden, encoded
         pairs = [core(h, x) for core, h, x in zip(self.cores, hidden, encoded, strict=True)]
         return tuple(h for h, _ in pairs), tuple(y for _, y in pairs)
+
+    def unroll(
+        self, hidden: PyTree, encoded: tuple[jax.Array, ...], lives: Lives
+    ) -> tuple[jax.Array, ...]:
+        """Take the steps of chunks in every tower, as `recurrence.unroll` would with `recur`.
+
+        Args:
+            hidden: per tower `[C, H]` leaves, what the first step of each chunk starts from.
+            encoded: per tower `[L, C, F]`.
+            lives: `is_first`, `valid`, `resume` and `resume_hidden` of `recurrence.unroll`.
+
+        Returns:
+            Per tower `[L, C, H]`.
+        """
+        *lives, resume_hidden = lives
+        towers = zip(self.cores, hidden, encoded, resume_hidden, strict=True)
+        return tuple(core.unroll(h, x, (*lives, later)) for core, h, x, later in towers)
 
     def decode(self, towers: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         """Compute distribution inputs `[..., num_outputs]` and value `[...]` from the towers."""
