@@ -99,9 +99,7 @@ class LSTMCore(nn.Module):
         return self.cell(hidden, gates, self.hidden_gates(hidden[1]))
 
     @staticmethod
-    def cell(
-        hidden: PyTree, gates: jax.Array, recurrent: jax.Array
-    ) -> tuple[PyTree, jax.Array]:
+    def cell(hidden: PyTree, gates: jax.Array, recurrent: jax.Array) -> tuple[PyTree, jax.Array]:
         """Take one step, given the product `recurrent [..., 4 * size]` of `h` and its weights."""
         c, h = update_cell(hidden[0], (gates + recurrent).astype(hidden[0].dtype))
         return (c, h), h

@@ -176,7 +176,9 @@ def _unroll_product_backward(
         of_start = where_rows(is_first, zeros, of_start)
         held = where_rows(valid, zeros, of_hidden)
         of_hidden = jax.tree.map(jnp.add, of_start, held)
-        return where_rows(resumes, zeros, of_hidden), (of_x, None if of_x is of_recurrent else of_recurrent)
+        # Of a cell that adds both up, they are one array.
+        of_recurrent = None if of_recurrent is of_x else of_recurrent
+        return where_rows(resumes, zeros, of_hidden), (of_x, of_recurrent)
 
     rows = (gradient, h, pull_back, is_first, valid, resumes)
     _, (of_x, of_recurrent) = jax.lax.scan(step, zeros, rows, reverse=True)
