@@ -5,7 +5,8 @@ memory also has `initial_hidden(batch_shape)`, which must be all zeros. A field 
 to the number of distribution inputs that the environment needs. A field `matmul_precision` is set
 to the run's precision of products (`matmul.dot_general_in` applies it in a layer). A module may
 also have `encode`, `recur` and `decode`, whose composition is its call: the update then runs
-`encode` and `decode` on all rows at once and only `recur` along time.
+`encode` and `decode` on all rows at once and only `recur` along time. Where it has `unroll` too,
+that takes all steps of chunks at once, in place of `recurrence.unroll` with `recur`.
 
 Linear memory steps need no loop over time. Such a module has, beside or instead of `recur`,
 `coefficients(encoded) -> (a, b)`, both like its hidden state, and `read(hidden, encoded) -> y`:
@@ -169,9 +170,11 @@ class ActorCritic(nn.Module):
         Returns:
             Per tower `[L, C, H]`.
         """
-        *lives, resume_hidden = lives
+        is_first, valid, resume, resume_hidden = lives
         towers = zip(self.cores, hidden, encoded, resume_hidden, strict=True)
-        return tuple(core.unroll(h, x, (*lives, later)) for core, h, x, later in towers)
+        return tuple(
+            core.unroll(h, x, (is_first, valid, resume, later)) for core, h, x, later in towers
+        )
 
     def decode(self, towers: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         """Compute distribution inputs `[..., num_outputs]` and value `[...]` from the towers."""

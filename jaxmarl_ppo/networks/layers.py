@@ -64,7 +64,7 @@ def dense(
     )
 
 
-def as_function(layer: nn.Module) -> tuple[Callable[[jax.Array, PyTree], jax.Array], PyTree]:
+def as_function(layer: nn.Module) -> tuple[Callable[[jax.Array, PyTree], Any], PyTree]:
     """Return a bound layer as a function `(x, params) -> y`, and its parameters."""
     unbound = layer.clone(parent=None, name=None)
     return lambda x, params: unbound.apply({"params": params}, x), layer.variables["params"]
