@@ -90,7 +90,7 @@ class Tuning:
 CPU = Tuning(
     copies_inputs=True,
     micro_batch_rows=512,
-    recurrent_micro_batch_rows=1024,
+    recurrent_micro_batch_rows=768,
     part_rows=None,
     recurrent_part_rows=None,
     block_rows=32,
