@@ -62,10 +62,10 @@ def unroll(
         x: `[L, C, D]` leaves.
         is_first: `[L, C]` bool.
         valid: `[L, C]` bool, False in the padding at a chunk's tail.
-        resume: `[C]` bool, chunks whose first decision was made in the previous rollout. Their
-            second decision starts from the recorded state, since older parameters acted on the
-            first.
-        resume_hidden: `[C, H]` leaves, that state.
+        resume: `[C]` int, a decision of each chunk that starts from the recorded state in
+            `resume_hidden`; `L` for none. It is the second decision of a chunk if older parameters
+            acted on the first, in the previous rollout; or the first one of another stream.
+        resume_hidden: `[C, H]` leaves.
 
     Returns:
         `[L, C, ...]` outputs.
@@ -81,7 +81,7 @@ def unroll(
     if tuning().recomputes_steps:
         step = jax.checkpoint(step, prevent_cse=False)  # a scan needs no guard against it
     length = is_first.shape[0]
-    resumes = (jnp.arange(length) == 1)[:, None] & resume
+    resumes = jnp.arange(length)[:, None] == resume
     return jax.lax.scan(step, hidden, (x, is_first, valid, resumes))[1]
 
 
@@ -146,7 +146,7 @@ def _unroll_product_forward(
 ) -> tuple[jax.Array, tuple[Any, ...]]:
     """Compute the outputs, and the arrays that the gradient reads."""
     is_first, valid, resume, resume_hidden = lives
-    resumes = (jnp.arange(is_first.shape[0]) == 1)[:, None] & resume
+    resumes = jnp.arange(is_first.shape[0])[:, None] == resume
 
     def step(hidden: PyTree, row: tuple[Any, ...]) -> tuple[PyTree, tuple[Any, ...]]:
         x, is_first, valid, resumes = row
@@ -208,13 +208,13 @@ def unroll_linear(
         hidden: as in `unroll`, like all that follows.
         is_first: `[L, C]` bool.
         valid: `[L, C]` bool.
-        resume: `[C]` bool.
+        resume: `[C]` int.
         resume_hidden: `[C, H]` leaves.
 
     Returns:
         `[L, C, H]` leaves: the states that decisions led to; in the padding, what is held.
     """
-    resumes = (jnp.arange(is_first.shape[0]) == 1)[:, None] & resume
+    resumes = jnp.arange(is_first.shape[0])[:, None] == resume
 
     def states(a: jax.Array, b: jax.Array, start: jax.Array, later: jax.Array) -> jax.Array:
         a = where_rows(valid, where_rows(is_first, jnp.zeros_like(a), a), jnp.ones_like(a))

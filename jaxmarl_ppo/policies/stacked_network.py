@@ -251,7 +251,7 @@ class StackedNetwork:
             policy: one policy, from `select`.
             rows: `[C, L]` chunks of consecutive decisions (for a network without memory, any rows);
                 `hidden` is `[C, H]`, where each chunk starts.
-            resume: `[C]` bool, see `recurrence.unroll`.
+            resume: `[C]` int, see `recurrence.unroll`.
             resume_hidden: `[C, H]` leaves.
 
         Returns:

@@ -73,31 +73,30 @@ def test_advance_holds_and_resets(chunks):
 @FORMS
 def test_unroll_is_repeated_advance(chunks, unroll):
     hidden, x, is_first, valid = chunks
-    num = valid.shape[1]
-    nowhere = jnp.zeros(num, bool)
+    nowhere = jnp.full(valid.shape[1], len(x))
     outputs = np.asarray(unroll(recur, hidden, x, is_first, valid, nowhere, hidden))
     np.testing.assert_allclose(outputs[valid], explicit(*chunks)[2][valid], atol=1e-4)
 
 
 @FORMS
-def test_resumed_chunks_take_up_the_state_at_their_second_decision(chunks, unroll):
+def test_resumed_chunks_take_up_the_state_at_one_of_their_decisions(chunks, unroll):
     hidden, x, is_first, _ = chunks
     everything = np.ones(is_first.shape, bool)
-    resume = np.arange(everything.shape[1]) % 2 == 0
+    resume = 1 + np.arange(everything.shape[1]) % len(x)  # where it is the length, nowhere
     elsewhere = jax.tree.map(lambda h: h + 100.0, hidden)
-    outputs = unroll(recur, hidden, x, is_first, everything, resume, elsewhere)
+    outputs = np.asarray(unroll(recur, hidden, x, is_first, everything, resume, elsewhere))
     plain = explicit(hidden, x, is_first, everything)[2]
-    behind = explicit(elsewhere, x[1:], is_first[1:], everything[1:])[2]
-    np.testing.assert_allclose(outputs[0], plain[0], atol=1e-4)
-    np.testing.assert_allclose(
-        outputs[1:], np.where(resume[:, None], behind, plain[1:]), rtol=1e-5, atol=1e-4
-    )
+    for at in range(1, len(x) + 1):
+        mine = resume == at
+        np.testing.assert_allclose(outputs[:at, mine], plain[:at, mine], atol=1e-4)
+        behind = explicit(elsewhere, x[at:], is_first[at:], everything[at:])[2]
+        np.testing.assert_allclose(outputs[at:, mine], behind[:, mine], rtol=1e-5, atol=1e-4)
 
 
 @FORMS
 def test_padding_holds_nothing_but_what_the_chunk_had(chunks, unroll):
     hidden, x, is_first, valid = chunks
-    nowhere = jnp.zeros(valid.shape[1], bool)
+    nowhere = jnp.full(valid.shape[1], len(x))
     garbage = np.where(valid[..., None], x, np.nan)
     clean = unroll(recur, hidden, x, is_first, valid, nowhere, hidden)
     dirty = unroll(recur, hidden, garbage, is_first, valid, nowhere, hidden)
@@ -130,7 +129,7 @@ def test_the_gradient_of_an_unrolled_core_is_that_of_its_steps(kind, computed_in
     x, weights = normal(members, length, num, 4), normal(members, length, num, size)
     is_first = jnp.asarray(rng.random((length, num)) < 0.2)
     valid = jnp.asarray(rng.random((length, num)) < 0.8)
-    lives = is_first, valid, jnp.arange(num) % 3 == 0, elsewhere
+    lives = is_first, valid, 1 + jnp.arange(num) % length, elsewhere
     step = lambda core, hidden, x: core(hidden, core.project(x))  # noqa: E731
     params = jax.vmap(lambda key: nn.init(step, core)(key, hidden, x[0, 0])["params"])(
         jax.random.split(jax.random.key(0), members)
