@@ -159,8 +159,6 @@ PRESETS: dict[str, Preset] = {
                 discount_by="step",
                 bptt_length=16,
             ),
-            # Less than half of the slots act at a step, so minibatches are small.
-            micro_batch_rows=2048,
         ),
         env_kwargs={"reward": "progress", "full_view": True, "half_turn": True},
     ),

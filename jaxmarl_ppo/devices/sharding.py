@@ -164,6 +164,5 @@ def rollout_specs() -> Rollout:
         faults=BY_STEP_AND_ENV,
         last_fault=BY_ENV,
         bootstrap_value=BY_ENV,
-        start_hidden=BY_ENV,
         tracker=BY_ENV,
     )

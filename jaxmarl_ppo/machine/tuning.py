@@ -34,6 +34,8 @@ class Tuning:
             other; those of longer ones are composed in a tree (`networks/recurrence.py`).
         recomputes_steps: whether the gradient of memory computes each step once more instead of
             keeping all that it took.
+        sums_kernel_gradient_once: whether the gradient of a recurrent kernel is one product after
+            the loop over steps, instead of one in every step (`recurrence.unroll_product`).
         fixed_trip_counts: whether loops run as often as they ever could, which is known beforehand.
             A CPU leaves them when nothing is left to do; an accelerator would wait for its host to
             see that.
@@ -69,6 +71,7 @@ class Tuning:
     packs_in_place: bool
     max_steps_in_turn: int
     recomputes_steps: bool
+    sums_kernel_gradient_once: bool
     fixed_trip_counts: bool
     picks_by_comparing: bool
     max_actions_in_turn: int
@@ -87,7 +90,7 @@ class Tuning:
 CPU = Tuning(
     copies_inputs=True,
     micro_batch_rows=512,
-    recurrent_micro_batch_rows=1024,
+    recurrent_micro_batch_rows=768,
     part_rows=None,
     recurrent_part_rows=None,
     block_rows=32,
@@ -95,6 +98,7 @@ CPU = Tuning(
     packs_in_place=False,
     max_steps_in_turn=32,
     recomputes_steps=False,
+    sums_kernel_gradient_once=True,
     fixed_trip_counts=False,
     picks_by_comparing=False,
     max_actions_in_turn=0,
@@ -123,6 +127,7 @@ GPU = Tuning(
     packs_in_place=False,
     max_steps_in_turn=0,
     recomputes_steps=True,
+    sums_kernel_gradient_once=False,
     fixed_trip_counts=True,
     picks_by_comparing=True,
     max_actions_in_turn=16,

@@ -5,7 +5,8 @@ memory also has `initial_hidden(batch_shape)`, which must be all zeros. A field 
 to the number of distribution inputs that the environment needs. A field `matmul_precision` is set
 to the run's precision of products (`matmul.dot_general_in` applies it in a layer). A module may
 also have `encode`, `recur` and `decode`, whose composition is its call: the update then runs
-`encode` and `decode` on all rows at once and only `recur` along time.
+`encode` and `decode` on all rows at once and only `recur` along time. Where it has `unroll` too,
+that takes all steps of chunks at once, in place of `recurrence.unroll` with `recur`.
 
 Linear memory steps need no loop over time. Such a module has, beside or instead of `recur`,
 `coefficients(encoded) -> (a, b)`, both like its hidden state, and `read(hidden, encoded) -> y`:
@@ -25,6 +26,7 @@ from jaxmarl_ppo.networks.gru import GRUCore
 from jaxmarl_ppo.networks.layers import Torso, dense
 from jaxmarl_ppo.networks.lstm import LSTMCore
 from jaxmarl_ppo.networks.min_gru import MinGRUCore
+from jaxmarl_ppo.networks.recurrence import Lives
 from jaxmarl_ppo.types import PyTree
 
 Core = LSTMCore | GRUCore | MinGRUCore
@@ -154,6 +156,25 @@ class ActorCritic(nn.Module):
             return hidden, encoded
         pairs = [core(h, x) for core, h, x in zip(self.cores, hidden, encoded, strict=True)]
         return tuple(h for h, _ in pairs), tuple(y for _, y in pairs)
+
+    def unroll(
+        self, hidden: PyTree, encoded: tuple[jax.Array, ...], lives: Lives
+    ) -> tuple[jax.Array, ...]:
+        """Take the steps of chunks in every tower, as `recurrence.unroll` would with `recur`.
+
+        Args:
+            hidden: per tower `[C, H]` leaves, what the first step of each chunk starts from.
+            encoded: per tower `[L, C, F]`.
+            lives: `is_first`, `valid`, `resume` and `resume_hidden` of `recurrence.unroll`.
+
+        Returns:
+            Per tower `[L, C, H]`.
+        """
+        is_first, valid, resume, resume_hidden = lives
+        towers = zip(self.cores, hidden, encoded, resume_hidden, strict=True)
+        return tuple(
+            core.unroll(h, x, (is_first, valid, resume, later)) for core, h, x, later in towers
+        )
 
     def decode(self, towers: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         """Compute distribution inputs `[..., num_outputs]` and value `[...]` from the towers."""

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxmarl_ppo.networks.layers import dense
+from jaxmarl_ppo.networks.layers import as_function, dense
+from jaxmarl_ppo.networks.recurrence import Lives, unroll_product
 from jaxmarl_ppo.types import PyTree
 
 
@@ -76,7 +77,24 @@ class GRUCore(nn.Module):
 
     def __call__(self, hidden: PyTree, gates: jax.Array) -> tuple[PyTree, jax.Array]:
         """Take one step, `(h, gates) -> (h, h)`; `gates` are those of `project`."""
-        bias = jnp.pad(self.candidate_bias, (2 * self.size, 0))
-        recurrent = self.hidden_gates(hidden).astype(hidden.dtype) + bias
+        recurrent = self.hidden_gates(hidden).astype(hidden.dtype) + self._bias()
+        return self.cell(hidden, gates, recurrent)
+
+    @staticmethod
+    def cell(hidden: PyTree, gates: jax.Array, recurrent: jax.Array) -> tuple[PyTree, jax.Array]:
+        """Take one step, given `recurrent [..., 3 * size]`, what `h` contributes to the gates."""
         h = update_cell(hidden, gates.astype(hidden.dtype), recurrent)
         return h, h
+
+    def unroll(self, hidden: PyTree, gates: jax.Array, lives: Lives) -> jax.Array:
+        """Take the steps of chunks, as `recurrence.unroll_product`."""
+        layer, weights = as_function(self.hidden_gates)
+
+        def product(h: jax.Array, params: tuple[PyTree, jax.Array]) -> jax.Array:
+            weights, bias = params
+            return layer(h, weights).astype(h.dtype) + bias
+
+        return unroll_product(self.cell, product, (weights, self._bias()), hidden, gates, lives)
+
+    def _bias(self) -> jax.Array:
+        return jnp.pad(self.candidate_bias, (2 * self.size, 0))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxmarl_ppo.networks.matmul import conv_in, dot_general_in
+from jaxmarl_ppo.types import PyTree
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "tanh": nn.tanh,
@@ -61,6 +62,12 @@ def dense(
         dot_general=dot_general_in(matmul_precision),
         name=name,
     )
+
+
+def as_function(layer: nn.Module) -> tuple[Callable[[jax.Array, PyTree], Any], PyTree]:
+    """Return a bound layer as a function `(x, params) -> y`, and its parameters."""
+    unbound = layer.clone(parent=None, name=None)
+    return lambda x, params: unbound.apply({"params": params}, x), layer.variables["params"]
 
 
 class Torso(nn.Module):

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from jaxmarl_ppo.networks.layers import dense
+from jaxmarl_ppo.networks.layers import as_function, dense
+from jaxmarl_ppo.networks.recurrence import Lives, unroll_product
 from jaxmarl_ppo.types import PyTree
 
 
@@ -95,6 +96,15 @@ class LSTMCore(nn.Module):
 
         `gates [..., 4 * size]` are those of `project`; the others are `[..., size]`.
         """
-        c, h = hidden
-        c, h = update_cell(c, (gates + self.hidden_gates(h)).astype(c.dtype))
+        return self.cell(hidden, gates, self.hidden_gates(hidden[1]))
+
+    @staticmethod
+    def cell(hidden: PyTree, gates: jax.Array, recurrent: jax.Array) -> tuple[PyTree, jax.Array]:
+        """Take one step, given the product `recurrent [..., 4 * size]` of `h` and its weights."""
+        c, h = update_cell(hidden[0], (gates + recurrent).astype(hidden[0].dtype))
         return (c, h), h
+
+    def unroll(self, hidden: PyTree, gates: jax.Array, lives: Lives) -> jax.Array:
+        """Take the steps of chunks, as `recurrence.unroll_product`."""
+        product, params = as_function(self.hidden_gates)
+        return unroll_product(self.cell, product, params, hidden, gates, lives)

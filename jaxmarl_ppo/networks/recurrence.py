@@ -7,6 +7,7 @@ a step is linear in memory (`unroll_linear`).
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +18,10 @@ from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.types import PyTree
 
 RecurFn = Callable[[PyTree, Any], tuple[PyTree, Any]]
+CellFn = Callable[[PyTree, jax.Array, jax.Array], tuple[PyTree, jax.Array]]
+ProductFn = Callable[[jax.Array, PyTree], jax.Array]
+# `is_first`, `valid`, `resume` and `resume_hidden` of `unroll`.
+Lives = tuple[jax.Array, jax.Array, jax.Array, PyTree]
 
 
 def advance(
@@ -57,10 +62,10 @@ def unroll(
         x: `[L, C, D]` leaves.
         is_first: `[L, C]` bool.
         valid: `[L, C]` bool, False in the padding at a chunk's tail.
-        resume: `[C]` bool, chunks whose first decision was made in the previous rollout. Their
-            second decision starts from the recorded state, since older parameters acted on the
-            first.
-        resume_hidden: `[C, H]` leaves, that state.
+        resume: `[C]` int, a decision of each chunk that starts from the recorded state in
+            `resume_hidden`; `L` for none. It is the second decision of a chunk if older parameters
+            acted on the first, in the previous rollout; or the first one of another stream.
+        resume_hidden: `[C, H]` leaves.
 
     Returns:
         `[L, C, ...]` outputs.
@@ -76,8 +81,113 @@ def unroll(
     if tuning().recomputes_steps:
         step = jax.checkpoint(step, prevent_cse=False)  # a scan needs no guard against it
     length = is_first.shape[0]
-    resumes = (jnp.arange(length) == 1)[:, None] & resume
+    resumes = jnp.arange(length)[:, None] == resume
     return jax.lax.scan(step, hidden, (x, is_first, valid, resumes))[1]
+
+
+def unroll_product(
+    cell: CellFn,
+    product: ProductFn,
+    params: PyTree,
+    hidden: PyTree,
+    x: jax.Array,
+    lives: Lives,
+) -> jax.Array:
+    """Replay memory as `unroll` does, with steps `cell(hidden, x, product(h, params))`.
+
+    The gradient of `params` is one product over all steps, taken after the loop. Automatic
+    differentiation takes one in every step, and adds them up. The recorded states in `hidden` and
+    `lives` get no gradient.
+
+    Args:
+        cell: `(hidden, x, recurrent) -> (hidden, y)`; it holds no parameters.
+        product: `(h, params) -> recurrent`, of `h [..., H]`, the last leaf of the hidden state.
+        params: of the product.
+        hidden: `[C, H]` leaves, as in `unroll`.
+        x: `[L, C, D]`.
+        lives: the other arguments of `unroll`.
+
+    Returns:
+        `[L, C, ...]` outputs.
+    """
+    if tuning().sums_kernel_gradient_once:
+        return _unroll_product(cell, product, params, hidden, x, lives)
+
+    def recur(hidden: PyTree, x: jax.Array) -> tuple[PyTree, jax.Array]:
+        return cell(hidden, x, product(last_leaf(hidden), params))
+
+    return unroll(recur, hidden, x, *lives)
+
+
+def last_leaf(tree: PyTree) -> Any:
+    """Return the last leaf of a tree."""
+    return jax.tree.leaves(tree)[-1]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _unroll_product(
+    cell: CellFn,
+    product: ProductFn,
+    params: PyTree,
+    hidden: PyTree,
+    x: jax.Array,
+    lives: Lives,
+) -> jax.Array:
+    return _unroll_product_forward(cell, product, params, hidden, x, lives)[0]
+
+
+def _unroll_product_forward(
+    cell: CellFn,
+    product: ProductFn,
+    params: PyTree,
+    hidden: PyTree,
+    x: jax.Array,
+    lives: Lives,
+) -> tuple[jax.Array, tuple[Any, ...]]:
+    """Compute the outputs, and the arrays that the gradient reads."""
+    is_first, valid, resume, resume_hidden = lives
+    resumes = jnp.arange(is_first.shape[0])[:, None] == resume
+
+    def step(hidden: PyTree, row: tuple[Any, ...]) -> tuple[PyTree, tuple[Any, ...]]:
+        x, is_first, valid, resumes = row
+        hidden = where_rows(resumes, resume_hidden, hidden)
+        start = where_rows(is_first, jax.tree.map(jnp.zeros_like, hidden), hidden)
+        h = last_leaf(start)
+        (moved, y), pull_back = jax.vjp(cell, start, x, product(h, params))
+        return where_rows(valid, moved, hidden), (y, h, pull_back)
+
+    _, (y, h, pull_back) = jax.lax.scan(step, hidden, (x, is_first, valid, resumes))
+    return y, (params, h, pull_back, is_first, valid, resumes, jax.tree.map(jnp.zeros_like, hidden))
+
+
+def _unroll_product_backward(
+    cell: CellFn, product: ProductFn, saved: tuple[Any, ...], gradient: jax.Array
+) -> tuple[Any, ...]:
+    """Turn the gradient of the outputs into those of `params` and of `x`."""
+    params, h, pull_back, is_first, valid, resumes, zeros = saved
+
+    def step(of_hidden: PyTree, row: tuple[Any, ...]) -> tuple[PyTree, tuple[Any, ...]]:
+        of_y, h, pull_back, is_first, valid, resumes = row
+        of_start, of_x, of_recurrent = pull_back((where_rows(valid, of_hidden, zeros), of_y))
+        (of_h,) = jax.vjp(lambda h: product(h, params), h)[1](of_recurrent)
+        leaves, structure = jax.tree.flatten(of_start)
+        of_start = jax.tree.unflatten(structure, [*leaves[:-1], leaves[-1] + of_h])
+        # Neither a reset nor a recorded state depends on the state before.
+        of_start = where_rows(is_first, zeros, of_start)
+        held = where_rows(valid, zeros, of_hidden)
+        of_hidden = jax.tree.map(jnp.add, of_start, held)
+        # Of a cell that adds both up, they are one array.
+        of_recurrent = None if of_recurrent is of_x else of_recurrent
+        return where_rows(resumes, zeros, of_hidden), (of_x, of_recurrent)
+
+    rows = (gradient, h, pull_back, is_first, valid, resumes)
+    _, (of_x, of_recurrent) = jax.lax.scan(step, zeros, rows, reverse=True)
+    of_recurrent = of_x if of_recurrent is None else of_recurrent
+    (of_params,) = jax.vjp(lambda params: product(h, params), params)[1](of_recurrent)
+    return of_params, None, of_x, None
+
+
+_unroll_product.defvjp(_unroll_product_forward, _unroll_product_backward)
 
 
 def unroll_linear(
@@ -98,13 +208,13 @@ def unroll_linear(
         hidden: as in `unroll`, like all that follows.
         is_first: `[L, C]` bool.
         valid: `[L, C]` bool.
-        resume: `[C]` bool.
+        resume: `[C]` int.
         resume_hidden: `[C, H]` leaves.
 
     Returns:
         `[L, C, H]` leaves: the states that decisions led to; in the padding, what is held.
     """
-    resumes = (jnp.arange(is_first.shape[0]) == 1)[:, None] & resume
+    resumes = jnp.arange(is_first.shape[0])[:, None] == resume
 
     def states(a: jax.Array, b: jax.Array, start: jax.Array, later: jax.Array) -> jax.Array:
         a = where_rows(valid, where_rows(is_first, jnp.zeros_like(a), a), jnp.ones_like(a))

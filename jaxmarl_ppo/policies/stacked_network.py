@@ -251,7 +251,7 @@ class StackedNetwork:
             policy: one policy, from `select`.
             rows: `[C, L]` chunks of consecutive decisions (for a network without memory, any rows);
                 `hidden` is `[C, H]`, where each chunk starts.
-            resume: `[C]` bool, see `recurrence.unroll`.
+            resume: `[C]` int, see `recurrence.unroll`.
             resume_hidden: `[C, H]` leaves.
 
         Returns:
@@ -300,10 +300,19 @@ class StackedNetwork:
             coefficients = self._apply(policy, x, method="coefficients")
             hidden = recurrence.unroll_linear(coefficients, rows.hidden, *when)
             y = self._apply(policy, hidden, x, method="read")
+        elif staged and self._unrolls_itself:
+            y = self._apply(policy, rows.hidden, x, when, method="unroll")
         else:
             y = recurrence.unroll(recur, rows.hidden, x, *when)
         outputs, value = self._apply(policy, y, method="decode") if staged else y
         return jnp.moveaxis(outputs, 0, 1), value.T
+
+    @property
+    def _unrolls_itself(self) -> bool:
+        """Return whether the module has an `unroll` that no subclass's `recur` has overtaken."""
+        methods = ("unroll", "recur")
+        classes = type(self.module).__mro__
+        return next((n for c in classes for n in methods if n in vars(c)), "") == "unroll"
 
     def _offers(self, *names: str) -> bool:
         """Return whether the module has all of some methods.

@@ -292,7 +292,6 @@ def _load_rows(
         )
         return own.from_bits(bits)
 
-    # A block's own fields are of networks with memory.
-    rows = jax.tree.map(load, fields_of_rows.replace(resume=()))
+    rows = jax.tree.map(load, fields_of_rows)
     acted = rows.decisions.acted & (position < stop)
     return rows.replace(decisions=rows.decisions.replace(acted=acted))

@@ -18,7 +18,6 @@ from jaxmarl_ppo.credit.reward_scaling import discounted_returns, return_deviati
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.collectives import all_sum
-from jaxmarl_ppo.ops.rows import to_rows
 from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.ppo import minibatches
 from jaxmarl_ppo.ppo.advantage_stats import explained_variance, standardise_own
@@ -39,7 +38,6 @@ from jaxmarl_ppo.types import (
     PolicyGroupCarry,
     PolicyGroupTraining,
     PolicyStack,
-    PyTree,
     RolloutState,
 )
 
@@ -151,10 +149,7 @@ class PolicyGroupLearner:
         )
         is_own = policy_index[:, None] == jnp.arange(self.num_trainable)
         mine = trainable[:, None] & is_own  # [R, K]
-        blocks = self._pack(
-            self._training_table(table, credit, trainable, axis_name),
-            played.start_hidden[self.index],
-        )
+        blocks = self._pack(self._training_table(table, credit, trainable, axis_name))
         own = self._trainable(stack)
         shape = self.update_shape
         inputs = UpdateInputs(
@@ -234,7 +229,7 @@ class PolicyGroupLearner:
             )
         return TrainingTable(table, advantage, target, trainable)
 
-    def _pack(self, table: TrainingTable, start_hidden: PyTree) -> Blocks:
+    def _pack(self, table: TrainingTable) -> Blocks:
         """Pack the trainable rows into blocks, of a recurrent network into chunks of streams."""
         recurrent, own_rows = self.policy_group.network.is_recurrent, self.policy_group.own_rows
         if tuning().packs_in_place and own_rows and not recurrent:
@@ -250,8 +245,7 @@ class PolicyGroupLearner:
                 self.hyperparams.num_minibatches,
                 self.update_shape.num_minibatches,
             )
-        hidden = jax.tree.map(lambda x: to_rows(x, 2), start_hidden)
-        return minibatches.pack_chunks(table, self.num_trainable, self.block_size, hidden)
+        return minibatches.pack_chunks(table, self.num_trainable, self.block_size)
 
     def _update_normalisers(
         self,

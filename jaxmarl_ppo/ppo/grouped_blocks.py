@@ -98,7 +98,7 @@ def pack_in_groups(
         decisions.replace(acted=acted, action_mask=decisions.action_mask | ~acted[..., None]),
         advantage,
         target,
-        resume=jnp.zeros(owner.size, bool),
+        resume=(),
         resume_hidden=(),
         num_blocks=counts.sum(0),
         policy_index=owner.ravel(),

@@ -15,6 +15,7 @@ from flax import struct
 from jaxmarl_ppo.credit.decision_table import DecisionTable
 from jaxmarl_ppo.ops.grouping import group_at, invert, rank_in_group
 from jaxmarl_ppo.ops.packing import Packed, unpack
+from jaxmarl_ppo.ops.pairing import pair_up
 from jaxmarl_ppo.ops.rows import to_rows
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.types import Decisions, PyTree
@@ -35,7 +36,7 @@ class Blocks(struct.PyTreeNode):
     decisions: Decisions  # [C, B]; `hidden` is [C, H]: where each block starts
     advantage: jax.Array  # [C, B]
     target: jax.Array  # [C, B]: of V
-    resume: jax.Array  # [C] bool: see recurrence.unroll
+    resume: PyTree  # [C] int: see recurrence.unroll; () without memory
     resume_hidden: PyTree  # [C, H] leaves
     num_blocks: jax.Array  # [K] int: blocks of each member; the rest of C is empty
     # [C] int: whose they are, K if empty; None where in order.
@@ -89,7 +90,7 @@ def pack_rows(
     order = invert(position, trainable, capacity * block_size)
     return Blocks(
         *_gather(table, order, block_size, with_memory=False),
-        resume=jnp.zeros(capacity, bool),
+        resume=(),
         resume_hidden=(),
         num_blocks=num_blocks,
     )
@@ -126,7 +127,7 @@ def pack_in_place(
         decisions.replace(acted=trained, action_mask=decisions.action_mask | ~trained[..., None]),
         advantage,
         target,
-        resume=jnp.zeros(trained.shape[0], bool),
+        resume=(),
         resume_hidden=(),
         num_blocks=jnp.full(len(own_rows), trained.shape[0] // len(own_rows), jnp.int32),
     )
@@ -166,41 +167,80 @@ def rows_by_active_row(
     return (found, advantage, target), own(*both)
 
 
-def pack_chunks(
-    table: TrainingTable, num_members: int, chunk_length: int, start_hidden: PyTree
-) -> Blocks:
+def pack_chunks(table: TrainingTable, num_members: int, chunk_length: int) -> Blocks:
     """Cut every stream, the decisions of one slot by one member, into chunks.
+
+    The last pieces of two streams share a chunk if they fit, and the second one resumes there.
 
     Args:
         table: `R` rows; open ones were decided in the previous rollout.
         num_members: `K`.
-        chunk_length: `B`, decisions per chunk; the last of a stream is padded.
-        start_hidden: `[E * S, H]` leaves, the memory held when the rollout began.
+        chunk_length: `B`, decisions per chunk.
     """
     decisions = table.decisions
     num_entries = decisions.grid_shape[0]
     trainable = decisions.to_grid(table.trainable).reshape(num_entries, -1)  # [1 + T, E * S]
     policy_index = decisions.to_grid(decisions.column("policy_index")).reshape(num_entries, -1)
     num_slots = trainable.shape[1]  # of all environments
-    rank, counts = rank_in_group(policy_index, trainable, num_members)
-    stream_chunks = -(-counts // chunk_length)  # [E * S, K]
-    # Member by member, so that a minibatch is a range of each member's chunks.
-    by_policy = stream_chunks.T.ravel()
-    first_chunk = (jnp.cumsum(by_policy) - by_policy).reshape(num_members, num_slots)
-    chunk = first_chunk[policy_index, jnp.arange(num_slots)] + rank // chunk_length
-    position = chunk * chunk_length + rank % chunk_length
-    # A slot with decisions of several members pads one chunk for each.
+    rank, counts = rank_in_group(policy_index, trainable, num_members)  # counts [E * S, K]
+    # A slot with decisions of several members has a last piece for each.
     capacity = num_slots * (-(-num_entries // chunk_length) + num_members - 1)
+    was_open = trainable[0, :, None] & (policy_index[0, :, None] == jnp.arange(num_members))
+    streams = _place_streams(counts, was_open, chunk_length)
+
+    def of_stream(x: jax.Array) -> jax.Array:
+        return x[jnp.arange(num_slots), policy_index]
+
+    chunk = rank // chunk_length
+    is_last = chunk == of_stream(streams.num_full)
+    chunk = jnp.where(is_last, of_stream(streams.last), of_stream(streams.first) + chunk)
+    position = chunk * chunk_length + rank % chunk_length
+    position += jnp.where(is_last, of_stream(streams.offset), 0)
     position, wanted = position.ravel(), trainable.ravel()
     if decisions.place is not None:
         position, wanted = position[decisions.place], wanted[decisions.place]
     order = invert(position, wanted, capacity * chunk_length)
-    first_row = order[::chunk_length]
+    is_second = streams.offset > 0
+    resume = jnp.full(capacity, chunk_length).at[jnp.where(is_second, streams.last, capacity)]
+    resume = resume.set(streams.offset, mode="drop")
+    # A first decision that was open ends there: its successor started from a recorded state.
+    resume = jnp.where(order[::chunk_length] < num_slots, 1, resume)
+    resumed = order[jnp.minimum(chunk_length * jnp.arange(capacity) + resume, order.size - 1)]
+    # As in `_gather`, padding repeats a real row.
+    resumed = jnp.minimum(jnp.where(resumed < wanted.size, resumed, order[0]), wanted.size - 1)
     return Blocks(
         *_gather(table, order, chunk_length),
-        resume=first_row < num_slots,
-        resume_hidden=jax.tree.map(lambda x: x[first_row % num_slots], start_hidden),
-        num_blocks=stream_chunks.sum(0),
+        resume=resume,
+        resume_hidden=decisions.take_hidden(resumed),
+        num_blocks=streams.num_chunks,
+    )
+
+
+class Streams(NamedTuple):
+    """Where streams lie in chunks; those of a member are side by side."""
+
+    num_full: jax.Array  # [E * S, K] int: full chunks
+    first: jax.Array  # [E * S, K] int: the first of these
+    last: jax.Array  # [E * S, K] int: the chunk of the remaining decisions
+    offset: jax.Array  # [E * S, K] int: where they begin in it
+    num_chunks: jax.Array  # [K] int
+
+
+def _place_streams(counts: jax.Array, was_open: jax.Array, chunk_length: int) -> Streams:
+    """Find chunks for streams of `counts [E * S, K]` decisions, the first perhaps `was_open`."""
+    num_full, remaining = counts // chunk_length, counts % chunk_length
+    # A chunk resumes in one place only.
+    alone = was_open & (num_full == 0) & (remaining > 0)
+    length = jnp.where(alone, chunk_length, remaining)
+    pairs = jax.vmap(lambda length: pair_up(length, chunk_length))(length.T)
+    num_chunks = num_full.sum(0) + pairs.num_groups
+    of_member = jnp.cumsum(num_chunks) - num_chunks
+    return Streams(
+        num_full,
+        first=of_member + jnp.cumsum(num_full, axis=0) - num_full,
+        last=of_member + num_full.sum(0) + pairs.group.T,
+        offset=pairs.offset.T,
+        num_chunks=num_chunks,
     )
 
 

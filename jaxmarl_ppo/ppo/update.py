@@ -130,7 +130,7 @@ def update(
     params = flatten(inputs.stack.params)
     carry = UpdateCarry(params, opt_state, stats.num_steps > 0, stats)
     # For all epochs at once, since every draw is compiled separately.
-    noise = jax.random.uniform(unrolled(key), (shape.num_epochs, blocks.resume.size))
+    noise = jax.random.uniform(unrolled(key), (shape.num_epochs, blocks.target.shape[0]))
     carry, _ = jax.lax.scan(epoch, carry, (jnp.arange(shape.num_epochs), noise))
     params = unflatten(carry.params, inputs.stack.params)
     return inputs.stack.replace(params=params), carry.opt_state, carry.stats

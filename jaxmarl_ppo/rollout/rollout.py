@@ -35,7 +35,6 @@ class Rollout(NamedTuple):
     faults: jax.Array  # [T, E, A] uint8: see `faults.check`
     last_fault: jax.Array  # [E, A] uint8: see `faults.check_last`
     bootstrap_value: jax.Array  # [E, A]: V of the observation after the last step
-    start_hidden: tuple[PyTree, ...]  # per group [E, S, H] leaves: held when the rollout began
     tracker: EpisodeTracker  # [E, ...]
 
 
@@ -118,7 +117,7 @@ def rollout(
     def env_step(carry: tuple[RolloutState, EpisodeTracker], noise: Noise):
         return finish(carry, begin(carry, noise), noise)
 
-    start_hidden, num_envs = state.hidden, state.is_first.shape[0]
+    num_envs = state.is_first.shape[0]
     carry = state, start_tracking(players, running)
     with jax.named_scope("env_step"):
         if env.steps_ahead and num_envs % 2 == 0:
@@ -138,4 +137,4 @@ def rollout(
     # Only where an agent decides next: a waiting slot leaves its decision open instead.
     value = value_of(players, population, state, state.obs, state.obs.agent_mask)
     last_fault = check_last(players.seen(state.obs))
-    return state, Rollout(decisions, outcomes, faults, last_fault, value, start_hidden, tracker)
+    return state, Rollout(decisions, outcomes, faults, last_fault, value, tracker)

@@ -1,11 +1,16 @@
 """Hold and reset of hidden state against explicit loops."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
+from probe_envs import quick_jit
 
 from jaxmarl_ppo.networks.actor_critic import GRU, LSTM, MinGRU
+from jaxmarl_ppo.networks.gru import GRUCore
+from jaxmarl_ppo.networks.lstm import LSTMCore
 from jaxmarl_ppo.networks.recurrence import advance, unroll, unroll_linear
 from jaxmarl_ppo.ops.trees import where_rows
 
@@ -68,35 +73,84 @@ def test_advance_holds_and_resets(chunks):
 @FORMS
 def test_unroll_is_repeated_advance(chunks, unroll):
     hidden, x, is_first, valid = chunks
-    num = valid.shape[1]
-    nowhere = jnp.zeros(num, bool)
+    nowhere = jnp.full(valid.shape[1], len(x))
     outputs = np.asarray(unroll(recur, hidden, x, is_first, valid, nowhere, hidden))
     np.testing.assert_allclose(outputs[valid], explicit(*chunks)[2][valid], atol=1e-4)
 
 
 @FORMS
-def test_resumed_chunks_take_up_the_state_at_their_second_decision(chunks, unroll):
+def test_resumed_chunks_take_up_the_state_at_one_of_their_decisions(chunks, unroll):
     hidden, x, is_first, _ = chunks
     everything = np.ones(is_first.shape, bool)
-    resume = np.arange(everything.shape[1]) % 2 == 0
+    resume = 1 + np.arange(everything.shape[1]) % len(x)  # where it is the length, nowhere
     elsewhere = jax.tree.map(lambda h: h + 100.0, hidden)
-    outputs = unroll(recur, hidden, x, is_first, everything, resume, elsewhere)
+    outputs = np.asarray(unroll(recur, hidden, x, is_first, everything, resume, elsewhere))
     plain = explicit(hidden, x, is_first, everything)[2]
-    behind = explicit(elsewhere, x[1:], is_first[1:], everything[1:])[2]
-    np.testing.assert_allclose(outputs[0], plain[0], atol=1e-4)
-    np.testing.assert_allclose(
-        outputs[1:], np.where(resume[:, None], behind, plain[1:]), rtol=1e-5, atol=1e-4
-    )
+    for at in range(1, len(x) + 1):
+        mine = resume == at
+        np.testing.assert_allclose(outputs[:at, mine], plain[:at, mine], atol=1e-4)
+        behind = explicit(elsewhere, x[at:], is_first[at:], everything[at:])[2]
+        np.testing.assert_allclose(outputs[at:, mine], behind[:, mine], rtol=1e-5, atol=1e-4)
 
 
 @FORMS
 def test_padding_holds_nothing_but_what_the_chunk_had(chunks, unroll):
     hidden, x, is_first, valid = chunks
-    nowhere = jnp.zeros(valid.shape[1], bool)
+    nowhere = jnp.full(valid.shape[1], len(x))
     garbage = np.where(valid[..., None], x, np.nan)
     clean = unroll(recur, hidden, x, is_first, valid, nowhere, hidden)
     dirty = unroll(recur, hidden, garbage, is_first, valid, nowhere, hidden)
     np.testing.assert_array_equal(np.asarray(clean)[valid], np.asarray(dirty)[valid])
+
+
+@pytest.mark.parametrize(
+    ("kind", "computed_in", "tolerance"),
+    [
+        (LSTMCore, {}, 1e-5),
+        (GRUCore, {}, 1e-5),
+        (LSTMCore, {"matmul_precision": "bfloat16"}, 1e-5),
+        # A sum of gradients in bfloat16 depends on when it is rounded.
+        (GRUCore, {"dtype": "bfloat16"}, 5e-2),
+    ],
+)
+def test_the_gradient_of_an_unrolled_core_is_that_of_its_steps(kind, computed_in, tolerance):
+    """Of two members at once, with lives that begin, end and resume anywhere."""
+    length, num, size, members = 5, 12, 3, 2
+    core = kind(size, **computed_in)
+    rng = np.random.default_rng(1)
+    leaves, structure = jax.tree.flatten(kind.initial_hidden(size, (num,)))
+
+    def normal(*shape):
+        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+    hidden, elsewhere = (
+        jax.tree.unflatten(structure, [normal(*h.shape) for h in leaves]) for _ in range(2)
+    )
+    x, weights = normal(members, length, num, 4), normal(members, length, num, size)
+    is_first = jnp.asarray(rng.random((length, num)) < 0.2)
+    valid = jnp.asarray(rng.random((length, num)) < 0.8)
+    lives = is_first, valid, 1 + jnp.arange(num) % length, elsewhere
+    step = lambda core, hidden, x: core(hidden, core.project(x))  # noqa: E731
+    params = jax.vmap(lambda key: nn.init(step, core)(key, hidden, x[0, 0])["params"])(
+        jax.random.split(jax.random.key(0), members)
+    )
+
+    def at_once(core, x):
+        return core.unroll(hidden, core.project(x), lives)
+
+    def by_step(core, x):
+        return unroll(core, hidden, core.project(x), *lives)
+
+    def outputs_and_gradients(form):
+        def loss(params, x, weights):
+            y = nn.apply(form, core)({"params": params}, x)
+            return (jnp.where(valid[..., None], y, 0.0) * weights).sum(), y
+
+        return quick_jit(jax.vmap(jax.grad(loss, (0, 1), has_aux=True)))(params, x, weights)
+
+    chex.assert_trees_all_close(
+        *map(outputs_and_gradients, (at_once, by_step)), rtol=tolerance, atol=tolerance
+    )
 
 
 def test_where_rows_broadcasts_over_trailing_axes():

@@ -77,7 +77,7 @@ def test_a_shuffle_keeps_the_blocks_of_a_member_together():
     rows, trainable = random_table(np.random.default_rng(0), 300, (0, 1, 2))
     blocks = grouped_blocks.pack_in_groups(training_table(rows, trainable), K, K, 4)
     order, first = minibatches.shuffle(
-        jax.random.uniform(jax.random.key(0), blocks.resume.shape), blocks
+        jax.random.uniform(jax.random.key(0), blocks.target.shape[:1]), blocks
     )
     for k in range(K):
         own = order[first[k] : first[k] + blocks.num_blocks[k]]

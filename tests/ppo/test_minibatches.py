@@ -45,7 +45,7 @@ def make_rows(shape, policy_index, hidden=()):
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def epoch(blocks, num_minibatches, size, key):
     """Row indices and policies of all micro-batches, `[minibatch, policy, micro, C * B]`."""
-    noise = jax.random.uniform(key, blocks.resume.shape)
+    noise = jax.random.uniform(key, blocks.target.shape[:1])
     order, first = minibatches.shuffle(noise, blocks)
 
     def one(index, k, micro):
@@ -58,7 +58,7 @@ def epoch(blocks, num_minibatches, size, key):
             jnp.where(taken.decisions.acted, taken.decisions.policy_index, -1).ravel(),
         )
 
-    num_micro = -(-blocks.resume.shape[0] // size)
+    num_micro = -(-blocks.target.shape[0] // size)
     grid = jnp.meshgrid(
         jnp.arange(num_minibatches), jnp.arange(K), jnp.arange(num_micro), indexing="ij"
     )
@@ -124,12 +124,11 @@ def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
     trainable = rng.random(shape) < density
     index = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     hidden = (np.stack([index, index], -1),)
-    start_hidden = (jnp.arange(9.0)[:, None] * jnp.ones(2),)
 
     @jax.jit
     def pack(rows):
         table = training_table(rows, trainable)
-        return minibatches.pack_chunks(table, K, chunk_length, start_hidden)
+        return minibatches.pack_chunks(table, K, chunk_length)
 
     blocks = pack(make_rows(shape, policy_index, hidden))
     check_partition(blocks, trainable, policy_index, 2, 3, jax.random.key(0))
@@ -141,18 +140,25 @@ def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
             for at in range(0, len(stream), chunk_length):
                 expected.append([int(index[t, slot]) for t in stream[at : at + chunk_length]])
     acted, target = jax.device_get((blocks.decisions.acted, blocks.target))
-    found = [target[c][acted[c]].astype(int).tolist() for c in range(len(acted)) if acted[c].any()]
-    assert sorted(found) == sorted(expected)
-    assert int(blocks.num_blocks.sum()) == len(expected)
-    for c in range(len(acted)):
+    resume, resumed, started = jax.device_get(
+        (blocks.resume, blocks.resume_hidden[0][:, 0], blocks.decisions.hidden[0][:, 0])
+    )
+    found = []
+    for c in range(int(blocks.num_blocks.sum())):
         length = int(acted[c].sum())
         assert acted[c, :length].all()  # padding only at the tail
-        if not length:
-            continue
-        first = int(target[c, 0])
-        assert blocks.decisions.hidden[0][c, 0] == first
-        assert bool(blocks.resume[c]) == (first < shape[1])
-        assert blocks.resume_hidden[0][c, 0] == first % shape[1]
+        rows = target[c, :length].astype(int).tolist()
+        assert started[c] == rows[0]
+        # Of two pieces, the second one resumes from its own recorded state.
+        pieces = [rows] if rows in expected else [rows[: resume[c]], rows[resume[c] :]]
+        was_open = rows[0] < shape[1]
+        assert resume[c] == (1 if was_open else len(pieces[0]) if pieces[1:] else chunk_length)
+        if resume[c] < length:
+            assert resumed[c] == rows[resume[c]]
+        assert not (was_open and pieces[1:])
+        found += pieces
+    assert sorted(found) == sorted(expected)
+    assert not acted[int(blocks.num_blocks.sum()) :].any()
 
 
 @pytest.mark.rare_cases("False")
@@ -174,11 +180,11 @@ def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
     rows = jax.tree.map(spoil, rows)
     table = training_table(rows, trainable)
     if recurrent:
-        blocks = minibatches.pack_chunks(table, K, 3, (jnp.zeros((shape[1], 2)),))
+        blocks = minibatches.pack_chunks(table, K, 3)
     else:
         blocks = minibatches.pack_rows(table, K, 4)
     selection = minibatches.Selection(
-        jnp.arange(blocks.resume.shape[0]),
+        jnp.arange(blocks.target.shape[0]),
         jnp.cumsum(blocks.num_blocks) - blocks.num_blocks,
         jnp.cumsum(blocks.num_blocks),
     )

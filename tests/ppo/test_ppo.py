@@ -109,7 +109,6 @@ class Problem:
             lambda x: (np.asarray(x) + 0.5 * rng.normal(size=x.shape)).astype(np.float32),
             self.policies.params,
         )
-        self.start_hidden = jax.tree.map(lambda h: floats(*h.shape[1:]), hidden)
 
     def spoil(self, x):
         if not np.issubdtype(x.dtype, np.floating):
@@ -120,7 +119,7 @@ class Problem:
     def blocks(self):
         table = training_table(self.rows, self.trainable)
         if self.network.is_recurrent:
-            return minibatches.pack_chunks(table, K, CHUNK, self.start_hidden)
+            return minibatches.pack_chunks(table, K, CHUNK)
         return minibatches.pack_rows(table, K, 2)
 
     def opt_state(self, shape, hyperparams):
@@ -145,6 +144,21 @@ class Problem:
             for at in range(0, len(mine), length):
                 yield [(t, slot) for t in mine[at : at + length]]
 
+    def streams_of_blocks(self, k):
+        """The same, block by block of those that the policy's rows were packed into."""
+        streams = list(self.streams(k))
+        if not self.network.is_recurrent:  # a block holds the next two rows
+            rows = sorted(streams)
+            return [rows[b : b + 2] for b in range(0, len(rows), 2)]
+        blocks = self.blocks
+        end = int(blocks.num_blocks[: k + 1].sum())
+        own = slice(end - int(blocks.num_blocks[k]), end)
+        values = np.where(blocks.decisions.acted, blocks.decisions.value, np.nan)[own]
+        of_row = self.rows.decisions.value
+        found = [[c for c in streams if of_row[c[0]] in block] for block in values]
+        assert sorted(c for block in found for c in block) == sorted(streams)
+        return found
+
     def dense_loss(self, params, k, shape, hyperparams, chunks=None):
         """Mean loss over all of one policy's rows, one row after the other.
 
@@ -160,7 +174,7 @@ class Problem:
                 for who, weights in both.items():
                     own = hidden[who]
                     if position == 1 and chunk[0][0] == 0:
-                        own = jax.tree.map(lambda h, at=at: h[at[1]], self.start_hidden)
+                        own = jax.tree.map(lambda h, at=at: h[at], d.hidden)
                     if d.is_first[at]:
                         own = jax.tree.map(jnp.zeros_like, own)
                     hidden[who], *said[who] = self.network.module.apply(
@@ -308,12 +322,10 @@ def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
     blocks = problem.blocks
     assert blocks.num_blocks.max() > 3 > blocks.num_blocks.min()
     np.testing.assert_array_equal(stats.num_steps, 2 * np.minimum(3, blocks.num_blocks))
-    noise = np.asarray(jax.random.uniform(jax.random.key(0), (2, blocks.resume.size)))
+    noise = np.asarray(jax.random.uniform(jax.random.key(0), (2, blocks.target.shape[0])))
     ends = np.cumsum(blocks.num_blocks)
     for k in range(K):
-        streams, per_block = list(problem.streams(k)), 1
-        if not problem.network.is_recurrent:  # a block holds the next two rows
-            streams, per_block = sorted(streams), 2
+        streams = problem.streams_of_blocks(k)
         params = jax.tree.map(lambda x, k=k: x[k], problem.policies.params)
         optimiser = optax.chain(
             optax.clip_by_global_norm(0.5),
@@ -321,12 +333,12 @@ def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
         )
         adam = optimiser.init(params)
         count = int(blocks.num_blocks[k])
-        assert count == -(-len(streams) // per_block)
+        assert count == len(streams)
         for epoch in range(2):
             order = np.argsort(noise[epoch, ends[k] - count : ends[k]])
             for index in range(3):
                 mine = order[index * count // 3 : (index + 1) * count // 3]
-                chunks = [c for b in mine for c in streams[b * per_block : (b + 1) * per_block]]
+                chunks = [chunk for b in mine for chunk in streams[b]]
                 if not chunks:
                     continue
                 loss_fn = functools.partial(

@@ -206,7 +206,7 @@ def test_ratio_is_one_before_the_first_step(name):
         )
         for group, stack, blocks in groups:
             stop = jnp.cumsum(blocks.num_blocks)
-            owner = jnp.searchsorted(stop, jnp.arange(blocks.resume.shape[0]), side="right")
+            owner = jnp.searchsorted(stop, jnp.arange(blocks.target.shape[0]), side="right")
             decisions, network = blocks.decisions, group.network
 
             def compare(
