@@ -331,7 +331,7 @@ def test_our_own_networks_pass_the_check_that_they_are_spared(kind, separate):
     for group in learner.players.policy_groups:
         check_calls(group.network)
     wrong = dataclasses.replace(group.network, input_shape=(2, 3))
-    with pytest.raises(ValueError, match="returned shapes|Incompatible shapes"):
+    with pytest.raises(ValueError, match=r"returned shapes|Incompatible shapes"):
         check_calls(wrong)
 
 
