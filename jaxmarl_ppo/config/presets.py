@@ -43,36 +43,44 @@ _CRYPTO_PPO = PPOConfig(
 _CRYPTO_NETWORK = MLP(hidden_sizes=(64, 64), activation="relu")
 
 
-def _imperfect_information(num_steps: float, falls_from: float) -> Preset:
+def _imperfect_information(
+    num_steps: int, ema_decay: float, **schedules: tuple[tuple[float, float], ...] | float
+) -> Preset:
     """Make the preset of a game of imperfect information for two.
 
     The critic sees what both players see, which leaves only their actions to chance in what it
-    compares with. Large steps are held back by a magnet that moves slowly, and the noise that they
-    leave goes as the learning rate falls. A little uniform play keeps states off the usual lines
-    from being met too rarely to learn what to do there.
+    compares with. A magnet that moves slowly holds large steps back. A log barrier keeps bluffs
+    alive that do not win at present, but would if nobody expected them. Both it and the entropy
+    bonus fall to what biases play little. The noise that remains is averaged out of the parameters.
 
     Args:
         num_steps: environment steps in all.
-        falls_from: the step from which on the learning rate falls.
+        ema_decay: of the average of the parameters.
+        schedules: of hyper-parameters: points of a share of all steps, and a value; or constants.
     """
-    network = MLP(hidden_sizes=(128, 128), activation="relu", separate_critic=True, unimix=0.02)
+    network = MLP(hidden_sizes=(128, 128), activation="relu", separate_critic=True)
+    scheduled: dict[str, Any] = {
+        name: points
+        if isinstance(points, int | float)
+        else tuple((round(share * num_steps), value) for share, value in points)
+        for name, points in schedules.items()
+    }
     return Preset(
         TrainConfig(
-            total_env_steps=int(num_steps),
+            total_env_steps=num_steps,
             num_envs=2048,
             num_steps=16,
             mapping="shared",
             default_policy=PolicySpec(network=network, central_critic=True, normalise_rewards=True),
             default_ppo=PPOConfig(
-                learning_rate=((0.0, 3e-3), (falls_from, 3e-3), (num_steps, 0.0)),
-                entropy_coef=((0.0, 0.3), (0.4 * num_steps, 0.05), (num_steps, 0.05)),
                 num_epochs=1,
                 gamma=1.0,
                 gae_lambda=0.9,
                 max_grad_norm=None,
                 magnet="average",
-                magnet_coef=1.0,
                 magnet_rate=0.02,
+                ema_decay=ema_decay,
+                **scheduled,
             ),
         )
     )
@@ -201,8 +209,22 @@ PRESETS: dict[str, Preset] = {
             ),
         )
     ),
-    "leduc_holdem": _imperfect_information(100e6, falls_from=30e6),
-    "phantom_tic_tac_toe": _imperfect_information(30e6, falls_from=10e6),
+    "leduc_holdem": _imperfect_information(
+        200_000_000,
+        ema_decay=0.997,
+        learning_rate=((0.0, 3e-3), (0.25, 3e-3), (0.5, 1e-3), (1.0, 0.0)),
+        entropy_coef=((0.0, 0.3), (0.25, 0.05), (0.6, 0.01), (1.0, 0.005)),
+        log_barrier_coef=((0.0, 0.02), (0.4, 0.02), (1.0, 0.004)),
+        magnet_coef=((0.0, 1.0), (0.5, 1.0), (1.0, 4.0)),
+    ),
+    "phantom_tic_tac_toe": _imperfect_information(
+        90_000_000,
+        ema_decay=0.995,
+        learning_rate=((0.0, 3e-3), (0.3, 3e-3), (0.6, 1e-3), (1.0, 0.0)),
+        entropy_coef=((0.0, 0.3), (0.3, 0.05), (0.7, 0.01)),
+        log_barrier_coef=((0.0, 0.02), (0.5, 0.02), (1.0, 0.005)),
+        magnet_coef=1.0,
+    ),
     # Four games of CartPole side by side; small rollouts, as episodes soon get long.
     "gymnax": Preset(
         TrainConfig(
