@@ -59,10 +59,10 @@ def chunks():
         acted=acted,
         policy_index=np.zeros(size, np.int32),
     )
-    resume = rng.random(CHUNKS) < 0.5
-    assert (rows.is_first[:, 1] & resume).any()
-    assert (~rows.is_first[:, 1] & resume & acted[:, 1]).any()
-    return policy, rows, resume, later
+    resumes = rng.random(CHUNKS) < 0.5
+    assert (rows.is_first[:, 1] & resumes).any()
+    assert (~rows.is_first[:, 1] & resumes & acted[:, 1]).any()
+    return policy, rows, np.where(resumes, 1, LENGTH), later
 
 
 def told(network, policy, rows, resume, later):

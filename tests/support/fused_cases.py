@@ -71,9 +71,7 @@ def blocks_of(rng, num_blocks, num_inputs, num_actions, imitates):
         policy_index=np.zeros(size, np.int32),
         imitated=np.where(rng.random(size) < 0.7, legal(), -1) if imitates else None,
     )
-    return Blocks(
-        decisions, floats(), floats(), np.zeros(num_blocks, bool), (), np.zeros(0, np.int32)
-    )
+    return Blocks(decisions, floats(), floats(), (), (), np.zeros(0, np.int32))
 
 
 def hyperparams_of(rng, number, shape, imitates):
