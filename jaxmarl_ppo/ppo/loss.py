@@ -114,8 +114,8 @@ def row_losses(
     # Masked before the exponential, which could overflow in padding and make the gradient NaN.
     log_ratio = jnp.where(valid, log_prob - decisions.log_prob, 0.0)
     ratio = jnp.exp(log_ratio)
-    clipped = jnp.clip(ratio, 1.0 - hyperparams.clip_eps, 1.0 + hyperparams.clip_eps)
-    surrogate = -jnp.minimum(ratio * blocks.advantage, clipped * blocks.advantage)
+    clipped = _clip(ratio, 1.0 - hyperparams.clip_eps, 1.0 + hyperparams.clip_eps)
+    surrogate = -_lesser(ratio * blocks.advantage, clipped * blocks.advantage)
     value_error = value_loss(
         value, decisions.value, blocks.target, hyperparams.value_clip_eps, shape
     )
@@ -177,8 +177,23 @@ def value_loss(
     """
     error = (value - target) ** 2
     if shape.value_clip == "ppo2":
-        near = old_value + jnp.clip(value - old_value, -clip, clip)
-        error = jnp.maximum(error, (near - target) ** 2)
+        near = old_value + _clip(value - old_value, -clip, clip)
+        error = -_lesser(-error, -((near - target) ** 2))
     elif shape.value_clip == "squared_error":
-        error = jnp.minimum(error, clip)
+        error = _lesser(error, clip)
     return 0.5 * error
+
+
+def _lesser(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Return the lesser of two numbers.
+
+    The gradient of `jnp.minimum` goes to what equals the result. Where a compiler computes both
+    twice, and rounds otherwise the second time, nothing does, and the gradient is lost. That of a
+    selection always goes to one of them.
+    """
+    return jnp.where(x <= y, x, y)
+
+
+def _clip(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Hold `x` between two bounds, by selections as in `_lesser`."""
+    return jnp.where(x < low, low, jnp.where(x > high, high, x))

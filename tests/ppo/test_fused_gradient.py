@@ -74,6 +74,11 @@ def test_fused_gradients_of_random_configurations(seed):
     assert_same_gradient(draw(seed))
 
 
+def test_clipping_loses_no_gradient():
+    """Comparing what is clipped with the result does, where one of them was rounded otherwise."""
+    assert_same_gradient(draw(55))
+
+
 def test_weights_that_are_not_held_are_read_for_every_tile(monkeypatch):
     monkeypatch.setattr(fused_gradient, "MAX_HELD", 0)
     assert_same_gradient(draw(4, MLP(hidden_sizes=(4,)), imitates=False, **SMALL))
