@@ -78,13 +78,14 @@ class Interruption:
         if threading.current_thread() is not threading.main_thread():
             return self
         for number in SIGNALS:
-            handler = signal.getsignal(number)
+            handler = _handler(number)
             # Python and notebooks have handlers of their own for Ctrl-C, which mean the same.
             ours = (
                 handler != signal.SIG_IGN if number == signal.SIGINT else handler == signal.SIG_DFL
             )
             if ours:
-                self._previous[number] = signal.signal(number, self._handle)
+                signal.signal(number, self._handle)
+                self._previous[number] = handler
         self._ears.open()
         return self
 
@@ -185,6 +186,22 @@ def stop_environments(at_once: bool | None) -> None:
         stop_request.withdraw()
     else:
         stop_request.request(at_once)
+
+
+def _handler(number: int) -> Any:
+    """Return what happens at a signal, as `signal.getsignal` does.
+
+    Native code can replace a handler, of which Python does not hear: after `ray.shutdown` (2.60)
+    SIGTERM ends the process at once, while Python still names Ray's handler.
+    """
+    handler = signal.getsignal(number)
+    try:
+        with open("/proc/self/status") as lines:
+            masks = dict(line.split(":\t") for line in lines if line.startswith("Sig"))
+    except OSError:  # not Linux
+        return handler
+    is_caught = int(masks["SigCgt"], 16) >> (number - 1) & 1
+    return signal.SIG_DFL if callable(handler) and not is_caught else handler
 
 
 def _is_interactive() -> bool:

@@ -1,5 +1,6 @@
 """Signals are heard while the main thread computes, and two Ctrl-C end whatever it does."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -113,6 +114,25 @@ def test_two_ctrl_c_that_arrive_as_one_end_at_once(own_handler):
             signal.raise_signal(signal.SIGINT)
         assert request.requested is None
     assert not asked()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who handles a signal")
+def test_a_handler_that_native_code_took_away_is_none(own_handler):
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with Interruption(lambda: None) as request:
+            signal.raise_signal(signal.SIGTERM)
+            assert request.requested is None
+        libc = ctypes.CDLL(None)
+        libc.signal.restype = ctypes.c_void_p
+        libc.signal(signal.SIGTERM, ctypes.c_void_p(signal.SIG_DFL))
+        assert callable(signal.getsignal(signal.SIGTERM))  # as Python believes
+        with Interruption(lambda: None) as request:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert request.requested == signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_others_who_listened_to_signals_hear_them_meanwhile_and_afterwards(own_handler):
