@@ -5,6 +5,7 @@ import os
 import jax
 
 from jaxmarl_envs.backend import backend, local_devices
+from jaxmarl_ppo.machine.memory import keep_freed_memory
 
 # By default no device has fewer environments: with so few, exchanging gradients costs more than
 # another core gains.
@@ -14,8 +15,8 @@ MIN_ENVS_PER_DEVICE = 8
 def use_cpu_cores(num_cores: int | None = None) -> None:
     """Make every CPU core a device; to be called before anything else is done with JAX.
 
-    Training then spreads its environments over them. Where JAX runs on accelerators nothing
-    changes.
+    Training then spreads its environments over them, and freed memory is kept for the next
+    iteration (`memory.keep_freed_memory`). Where JAX runs on accelerators nothing else changes.
 
     Args:
         num_cores: how many devices; None for one on each core that this process may use. More than
@@ -26,6 +27,7 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
     """
     if num_cores is not None and num_cores < 1:
         raise ValueError(f"num_cores must be at least 1, got {num_cores}")
+    keep_freed_memory()
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return  # the user has said it already, and JAX takes only one of the two
     try:
