@@ -116,7 +116,7 @@ def run_ours(
         "seconds": {"compiling": watch.at - began, "training": ended - watch.at},
         "cpu_seconds": cpu_ended - watch.cpu_at,
     }
-    return took, _team(trainer.learner, result.population, config.mapping, config.default_policy)
+    return took, team_of(trainer.learner, result.population, config)
 
 
 def run_theirs(game: KnownGame, checkout: Path, seed: int) -> tuple[dict[str, Any], Team]:
@@ -132,6 +132,11 @@ def run_theirs(game: KnownGame, checkout: Path, seed: int) -> tuple[dict[str, An
     }
     learner, population = jaxmarl_baseline.as_players(trained, game)
     return took, _team(learner, population, "shared", PolicySpec(network=trained.network))
+
+
+def team_of(learner: Learner, population: Population, config: TrainConfig) -> Team:
+    """Take the policies out of a run of ours whose mapping is fixed."""
+    return _team(learner, population, config.mapping, config.default_policy)
 
 
 def _team(learner: Learner, population: Population, mapping: Any, spec: PolicySpec) -> Team:

@@ -15,14 +15,13 @@ import importlib.metadata
 import json
 import os
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from whole_runs import Stopwatch, commit_of, enter_run, train_whole
+from whole_runs import commit_of, enter_run, train_in
 
 import jaxmarl_envs
 from jaxmarl_ppo import Trainer, preset
@@ -82,17 +81,14 @@ def run_seed(name: str, seed: int, folder: Path) -> dict[str, Any]:
         What the record holds of the run.
     """
     before = {"load_before": os.getloadavg()[0], "commit": commit_of(ROOT)}
-    watch = Stopwatch()
     chosen = preset("jumanji", name)
-    is_resumed = (folder / "config.json").exists()
-    if is_resumed:
-        trainer = Trainer.resume(folder, callbacks=[watch], progress=False)
-    else:
+
+    def begin(**options: Any) -> Trainer:
         env, params = jaxmarl_envs.make("jumanji", **chosen.env_kwargs)
         config = dataclasses.replace(chosen.config, seed=seed, num_devices=1)
-        trainer = Trainer(env, params, config, folder, callbacks=[watch], progress=False)
-    result = train_whole(trainer)
-    cpu_seconds = None if is_resumed else round(time.process_time() - watch.cpu_at, 1)
+        return Trainer(env, params, config, folder, **options)
+
+    trainer, result, cpu_seconds = train_in(folder, begin)
     report = evaluate_policies(trainer.learner, result.population, EPISODES)
     parts = len(report["agents"]) if TASKS[name].is_shared else 1
     return {

@@ -36,6 +36,28 @@ def train_whole(trainer: Trainer) -> TrainResult:
     return result
 
 
+def train_in(
+    folder: Path, begin: Callable[..., Trainer]
+) -> tuple[Trainer, TrainResult, float | None]:
+    """Train to the end in a folder, from where an earlier call was interrupted.
+
+    Args:
+        folder: of the run.
+        begin: makes the trainer of a new run; it is given the trainer's further options.
+
+    Returns:
+        Trainer, result, and the core's seconds of training without compilation; None for a run that
+        was resumed.
+    """
+    watch = Stopwatch()
+    options: dict[str, Any] = {"callbacks": [watch], "progress": False}
+    resumes = (folder / "config.json").exists()
+    trainer = Trainer.resume(folder, **options) if resumes else begin(**options)
+    result = train_whole(trainer)
+    cpu_seconds = None if resumes else round(time.process_time() - watch.cpu_at, 1)
+    return trainer, result, cpu_seconds
+
+
 def enter_run(path: Path, run: Mapping[str, Any], key: Callable[[Any], Any], **about: Any) -> None:
     """Enter a run into a record, in its order, in place of one with the same key.
 

@@ -15,6 +15,7 @@ from jaxmarl_ppo.config.presets import Preset, preset
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import published_tables
+import whole_runs
 from published_tables import RECORD, TASKS
 
 
@@ -92,12 +93,12 @@ def test_an_interrupted_run_resumes(tmp_path, monkeypatch):
     assert (whole["env_steps"], whole["episodes"]) == (64, 4)
     assert whole["cpu_seconds"] > 0
 
-    class Stop(published_tables.Stopwatch):
+    class Stop(whole_runs.Stopwatch):
         def on_log(self, entry):
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as stopping:
-        stopping.setattr(published_tables, "Stopwatch", Stop)
+        stopping.setattr(whole_runs, "Stopwatch", Stop)
         with pytest.raises(SystemExit, match="stopped by"):
             published_tables.run_seed(name, 3, tmp_path / "stopped")
     resumed = published_tables.run_seed(name, 3, tmp_path / "stopped")
