@@ -312,7 +312,10 @@ def serve(lifeline: int, connection: int, marks: int, rows: int) -> None:
         except Exception as error:
             answer = False, Failure(None, describe_error(error), traceback.format_exc())
         _flush()
-        channel.send(answer)
+        try:
+            channel.send(answer)
+        except OSError:  # closed while this was played
+            return
 
 
 def _leave_signals_to_master() -> None:
