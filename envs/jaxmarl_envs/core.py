@@ -15,9 +15,9 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.actions import ActionLayout
-from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.drawing.svg import agent_sign
 from jaxmarl_envs.observations import Part
+from jaxmarl_envs.resets import reset_where
 from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.threefry import split
 
@@ -236,20 +236,14 @@ class MultiAgentEnv(Generic[State, Params]):
     ) -> StepResult[State]:
         """Step like `vmap(step)` over a leading axis `E` of keys, states and actions, bit-for-bit.
 
-        Resets are computed only at the steps at which at least one episode is over.
+        On a CPU, resets are computed only at the steps at which at least one episode is over, and
+        expensive ones only where an episode is over; see `resets.py`.
         """
         split_all = jax.vmap(split)
         step = jax.vmap(self._step, in_axes=(0, 0, 0, None))
         step_keys = split_all(keys)[:, 0]
         obs, state, reward, terminated, truncated, info = step(step_keys, state, action, params)
-        over = info["episode_over"]
-
-        def reset_some() -> tuple[Observation, State]:
-            # Split again: where steps need no keys, steps without a reset then split nothing.
-            fresh = jax.vmap(self.reset_env, in_axes=(0, None))(split_all(keys)[:, 1], params)
-            return jax.vmap(_select)(over, fresh, (obs, state))
-
-        obs, state = skip_unless(over.any(), reset_some, lambda: (obs, state))
+        obs, state = reset_where(self.reset_env, info["episode_over"], keys, (obs, state), params)
         return obs, state, reward, terminated, truncated, info
 
     def prepare(self, num_envs: int) -> None:

@@ -16,6 +16,9 @@ from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.scripted import make_random_script_of
 from jaxmarl_ppo.types import League, PyTree, RolloutState
 
+# After so many in a row, episodes of random lengths are out of step.
+ENOUGH_EPISODES = 4
+
 
 def init_rollout_state(
     env: MultiAgentEnv,
@@ -54,7 +57,9 @@ def stagger_episodes(
 ) -> tuple[RolloutState, jax.Array]:
     """Play `L * e / E` steps of uniformly random legal actions in environment `e` of `E`.
 
-    `L` is the environment's `phase_length`, by default its horizon.
+    `L` is the environment's `phase_length`, by default its horizon. Episodes that end long before
+    that spread by themselves: play ends as soon as `ENOUGH_EPISODES` are over in each environment
+    that still plays.
 
     Returns:
         The state, and `[E, A]` bool: False where the present life began during this play and is not
@@ -65,22 +70,31 @@ def stagger_episodes(
     if length is None:
         return state, jnp.ones_like(state.is_first)
     offset = spread_phases(length, num_envs)
-    num_steps = offset.max()
+    # On the host a dropped step costs all steps before it again, so those environments come first.
+    plays_from = offset.max() - offset if env.steps_on_host else jnp.zeros_like(offset)
+    plays_until = plays_from + offset
     random = jax.vmap(make_random_script_of(layout), in_axes=(0, 0, None, 0))
 
-    def step(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
-        obs, env_state = carry
+    def goes_on(carry: tuple[jax.Array, jax.Array, Observation, PyTree]) -> jax.Array:
+        index, ended, _, _ = carry
+        return ((plays_until > index) & (ended < ENOUGH_EPISODES)).any()
+
+    def step(
+        carry: tuple[jax.Array, jax.Array, Observation, PyTree],
+    ) -> tuple[jax.Array, jax.Array, Observation, PyTree]:
+        index, ended, obs, env_state = carry
         key_act, key_env = split(fold_in(key, index))
         action = random(env_state, obs, env_params, split(key_act, num_envs))
         keys = split(key_env, num_envs)
-        stepped = env.step_batch(keys, env_state, action, env_params)[:2]
-        # On the host a dropped step costs all steps before it again, so those environments come
-        # first.
-        plays = index >= num_steps - offset if env.steps_on_host else index < offset
-        return where_rows(plays, stepped, carry)
+        new_obs, new_state, *_, info = env.step_batch(keys, env_state, action, env_params)
+        plays = (plays_from <= index) & (index < plays_until)
+        ended += plays & info["episode_over"]
+        obs, env_state = where_rows(plays, (new_obs, new_state), (obs, env_state))
+        return index + 1, ended, obs, env_state
 
-    carry = (state.obs, state.env_state)
-    obs, env_state = jax.lax.fori_loop(0, num_steps, step, carry)
+    ended = jnp.zeros(num_envs, jnp.int32)
+    start = (jnp.int32(0), ended, state.obs, state.env_state)
+    _, _, obs, env_state = jax.lax.while_loop(goes_on, step, start)
     # A slot that is empty here begins its next life in training, which sees all of it.
     counted = (offset == 0)[:, None] | ~obs.alive
     return state.replace(obs=obs, env_state=env_state), counted
