@@ -1,6 +1,7 @@
 """Objective of a run: its measure read from entries, the best value, and when to end."""
 
 import difflib
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -142,7 +143,8 @@ class Objective:
         return self._see(self._measure.of_evaluation(report))
 
     def _see(self, value: float | None) -> float | None:
-        if value is None:
+        # Nothing is better than NaN: as the first value, it would stay the best.
+        if value is None or math.isnan(value):
             return None
         config = self._config
         is_best = config.is_better(value, self.best)

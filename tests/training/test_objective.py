@@ -8,6 +8,7 @@ from jaxmarl_ppo import EvaluationConfig, ObjectiveConfig, TrainConfig, Trainer,
 from jaxmarl_ppo.evaluation.scenarios.registry import matches
 from jaxmarl_ppo.runs.log import scalars
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.objective import Objective
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,20 @@ def test_evaluations_report_the_numbers_that_are_listed(name):
     rare = ("lives_mean", "episodes", "unfinished")
     needed = [each for each in listed if each.rpartition("/")[2] not in rare]
     assert not [each for each in needed if not any(matches(path, each) for path in reported)]
+
+
+@pytest.mark.parametrize(
+    ("goal", "worse", "better"), [("maximise", 0.4, 0.6), ("minimise", 0.6, 0.4)]
+)
+def test_a_measure_of_nan_is_neither_the_best_nor_worse(goal, worse, better):
+    env, params = make("tic_tac_toe")
+    objective = ObjectiveConfig(measure="all/return_mean", goal=goal, patience=2)
+    config = TrainConfig(num_envs=4, num_steps=8, objective=objective)
+    tracked = Objective(config, make_learner(env, params, config))
+    values = (float("nan"), 0.5, float("nan"), worse, float("nan"), better, worse)
+    best = [tracked.see_entry({"all": {"return_mean": value}}) for value in values]
+    assert best == [None, 0.5, None, None, None, better, None]
+    assert tracked.best == better
+    assert tracked.stopped_by is None
+    tracked.see_entry({"all": {"return_mean": worse}})
+    assert tracked.stopped_by == f"all/return_mean was not better than {better:g} 2 times in a row"
