@@ -24,7 +24,10 @@ class Noise(NamedTuple):
 
 def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Noise:
     """Draw the noise of one step, `shape (E,)`, or of many, `(T, E)`."""
-    key_env, key_scripts, key_lives, *keys = split(key, 3 + len(players.policy_groups))
+    num_keys = 3 + len(players.policy_groups)
+    key_env, key_scripts, key_lives, *keys = split(key, num_keys)
+    # `fold_in(key, i)` is `split(key, n)[i]`, so this is one more key, and of none of the others.
+    key_imitated = fold_in(key, num_keys)
     return Noise(
         actions=tuple(
             group.network.distribution.noise(key, (*shape, group.num_active_rows))
@@ -33,5 +36,5 @@ def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Nois
         env=split(key_env, shape),
         scripts=split(key_scripts, shape[:-1]) if players.scripts else None,
         lives=None if players.is_fixed else split(key_lives, shape[:-1]),
-        imitated=split(fold_in(key_scripts, 1), shape[:-1]) if players.imitates else None,
+        imitated=split(key_imitated, shape[:-1]) if players.imitates else None,
     )

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from probe_envs import FewAct, Reach, quick_jit
 
-from jaxmarl_ppo import MLP, Linear, PolicySpec, PPOConfig, TrainConfig, make_learner, summarise
+from jaxmarl_ppo import (
+    MLP,
+    Linear,
+    PolicySpec,
+    PPOConfig,
+    Scripted,
+    TrainConfig,
+    make_learner,
+    summarise,
+)
 from jaxmarl_ppo.networks.numbers import FARTHEST
 from jaxmarl_ppo.rollout.act import act
 from jaxmarl_ppo.rollout.noise import draw_noise
@@ -97,6 +106,21 @@ def test_nothing_else_in_a_rollout_depends_on_it(pair):
     record = record._replace(decisions=(record.decisions[0].replace(imitated=None),))
     # Up to rounding, since XLA fuses other operations.
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), record, without)
+
+
+def test_imitated_scripts_draw_other_numbers_than_those_that_play():
+    policies = {"one": imitator(by_sign), "script": Scripted(by_sign)}
+    players = learner_of(FewAct(), policies, num_envs=2).players
+    noise = draw_noise(players, (STEPS, 2), jax.random.key(5))
+    assert noise.scripts is not None
+    assert noise.imitated is not None
+    # Each script of a step gets a key that is folded from the step's.
+    folded = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(
+        noise.scripts, jnp.arange(STEPS)
+    )
+    made = [jax.random.key_data(keys).reshape(-1, 2) for keys in (noise.scripts, folded)]
+    own = jax.random.key_data(noise.imitated).tolist()
+    assert not [key for key in own if key in np.concatenate(made).tolist()]
 
 
 def test_policies_learn_what_their_scripts_do(pair):
