@@ -3,7 +3,7 @@
 #
 # A layer norm's outputs have a standard deviation of 1, whatever the mean of the inputs. By default
 # flax computes the variance as the mean of squares minus the square of the mean, in float32. For
-# inputs around 10,000 with a deviation of 1, such as raw positions, times or scores, all digits cancel:
+# features around 10,000 with a deviation of 1, such as raw positions or times, all digits cancel:
 # where the difference is 0 or below, inputs are divided by the root of epsilon and so multiplied by
 # 1,000. No NaN shows it, and inputs around 1,000 are nearly right. `use_fast_variance=False` is right
 # for all. The deviation and the largest of 64,000 outputs, each to one digit, Python 3.11:

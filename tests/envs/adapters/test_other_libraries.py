@@ -334,6 +334,21 @@ def test_colours_of_crypto_are_255_in_jaxmarl_and_1_in_mpe2():
     assert max(float(row.max()) for row in there.values()) == 1
 
 
+def test_returns_that_jaxmarl_logs_of_particles_are_times_the_number_of_agents(particles):
+    game, reset, step = particles
+    wrappers = importlib.import_module("jaxmarl.wrappers.baselines")
+    wrapped = wrappers.MPELogWrapper(game)
+    _, state = reset(KEY)
+    action = dict.fromkeys(game.agents, jnp.int32(1))
+    _, _, reward, _, _ = step(KEY, state, action)
+    nothing = jnp.zeros(game.num_agents)
+    logged = wrappers.LogEnvState(state, nothing, nothing, nothing, nothing)
+    _, logged, same_reward, _, _ = quick_jit(wrapped.step)(KEY, logged, action)
+    own = np.array([reward[agent] for agent in game.agents])
+    np.testing.assert_allclose([same_reward[agent] for agent in game.agents], own, rtol=1e-6)
+    np.testing.assert_allclose(logged.episode_returns, 3 * own, rtol=1e-6)
+
+
 def test_some_of_jaxmarl_s_actions_are_continuous_by_default():
     continuous = {"MPE_simple_world_comm_v3", "MPE_simple_facmac_v1", "jaxnav"}
     for env_id in (*continuous, "MPE_simple_spread_v3", "MPE_simple_tag_v3", "SMAX"):
