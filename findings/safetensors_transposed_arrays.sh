@@ -3,8 +3,8 @@
 #
 # `safetensors.numpy.save_file` writes an array's memory as it lies, under the array's shape. A
 # transposed array, or every second row of one, is a view of memory in another order, so that other
-# numbers come back, without an error. 0.7.0 wrote all of them correctly, and `safetensors.torch`
-# raises for tensors that are not contiguous, as the docstring asks for. `kernel = weight.T` is what a
+# numbers come back. The docstring asks for contiguous arrays, but nothing checks it: 0.7.0 wrote all
+# arrays correctly, and `safetensors.torch` raises for such tensors. `kernel = weight.T` is what a
 # conversion from PyTorch's layers to flax's does. `np.ascontiguousarray` before saving helps. What
 # is loaded again, Python 3.11:
 #
