@@ -235,6 +235,18 @@ PRESETS: dict[str, Preset] = {
         ),
         env_kwargs={"env_id": "CartPole-v1", "num_agents": 4},
     ),
+    "gymnax/craftax_classic": Preset(
+        TrainConfig(
+            total_env_steps=20 * 2**20,
+            num_envs=128,
+            num_steps=64,
+            default_policy=PolicySpec(network=MLP(hidden_sizes=(128, 128), separate_critic=True)),
+            default_ppo=PPOConfig(
+                learning_rate=Linear(1e-3, 0.0), gae_lambda=0.8, entropy_coef=0.01, num_epochs=2
+            ),
+        ),
+        env_kwargs={"env_id": "Craftax-Classic-Symbolic-v1"},
+    ),
     **{f"jaxmarl/{name}": Preset(*found) for name, found in jaxmarl_presets().items()},
     **{f"jumanji/{name}": Preset(*found) for name, found in JUMANJI_PRESETS.items()},
 }

@@ -25,15 +25,16 @@ def run_of(name, seed, result, **changes):
 
 
 def test_every_preset_is_a_task():
-    assert list(TASKS) == list(JUMANJI_PRESETS)
+    assert list(TASKS) == [*JUMANJI_PRESETS, "craftax_classic"]
 
 
 def test_what_is_recorded_are_the_presets():
     for run in json.loads(RECORD.read_text())["runs"]:
-        assert run["env_steps"] == preset("jumanji", run["preset"]).config.total_env_steps
+        task = TASKS[run["preset"]]
+        assert run["env_steps"] == preset(task.env, run["preset"]).config.total_env_steps
         assert (run["episodes"], run["acting"]) == (320, "sample")
         agents = [agent["return_mean"] for agent in run["agents"].values()]
-        parts = agents[:1] if TASKS[run["preset"]].is_shared else agents
+        parts = agents[:1] if task.is_shared else agents
         assert run["result"] == pytest.approx(sum(parts), abs=1e-3)
 
 

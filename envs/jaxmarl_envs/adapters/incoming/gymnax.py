@@ -38,6 +38,11 @@ from jaxmarl_envs.spaces import Box, Discrete, Space, is_known
 
 # Names of our own: a gymnax environment and what is seen of it.
 _PARTLY_OBSERVED = {"StatelessCartPole": ("CartPole-v1", (0, 2))}
+# Environments of Craftax, which has gymnax's interface, without its pictures.
+_CRAFTAX = ("Craftax-Classic-Symbolic-v1", "Craftax-Symbolic-v1")
+# What `info` holds that is no metric: a discount, and Craftax's score of one episode, which averaged
+# over episodes is not Crafter's score.
+_NO_METRICS = ("discount", "score")
 # How parameters call a time limit: in gymnax, and in Craftax.
 _LIMITS = ("max_steps_in_episode", "max_timesteps")
 
@@ -107,13 +112,15 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     From then on the slot is dead and keeps its last features, and the episode is over when no game
     goes on. What an agent sees is flattened to float32; a discrete observation becomes a one-hot
     vector. A few environments of gymnax 1.0 leave the bounds of their own observation space.
+    Numbers in `info` other than "discount" and "score" are metrics.
 
     The parameters are gymnax's own, shared by all agents. The horizon is their
     `max_steps_in_episode`, or None where they have no such field, unless `horizon` is earlier.
 
     Args:
-        env_id: a gymnax id such as "CartPole-v1", also one that you registered with gymnax, or
-            "StatelessCartPole": CartPole-v1 without its two velocities, which takes memory.
+        env_id: a gymnax id such as "CartPole-v1", also one that you registered with gymnax;
+            "StatelessCartPole": CartPole-v1 without its two velocities, which takes memory; or
+            "Craftax-Classic-Symbolic-v1" or "Craftax-Symbolic-v1" of Craftax.
         num_agents: the agents are `agent_0`, `agent_1`, and so on.
         observed: indices of the flattened observation that the agents see; None for all of them.
         horizon: the step at which games that go on are truncated; None for no limit but that of the
@@ -148,7 +155,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
                     f"observed={indices}; to observe anything else, name {gymnax_id!r}"
                 )
             observed = indices
-        self._lift(env_id, *_make_gymnax(gymnax_id, options), num_agents, observed)
+        self._lift(env_id, *_make_game(gymnax_id, options), num_agents, observed)
         self._limit(horizon, at_time_limit)
 
     def _limit(self, horizon: int | None, at_time_limit: str | None) -> None:
@@ -238,7 +245,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         time = None if state.time is None else state.time + 1
         step = jax.vmap(self._step_game, in_axes=(0, 0, 0, None))
         before = LiftedState(state.games, state.features, state.alive)
-        after, reward, terminated, truncated = step(keys, before, action, params)
+        after, reward, terminated, truncated, metrics = step(keys, before, action, params)
         terminated, truncated = read_ends(
             terminated,
             truncated,
@@ -250,14 +257,15 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         )
         alive = after.alive & ~terminated & ~truncated
         state = LiftedState(after.games, after.features, alive, time)
-        return self._observe(state), state, reward, terminated, truncated, {}
+        info = {"metrics": metrics} if metrics else {}
+        return self._observe(state), state, reward, terminated, truncated, info
 
     def _step_game(
         self, key: jax.Array, state: LiftedState, action: jax.Array, params: Any
-    ) -> tuple[LiftedState, jax.Array, jax.Array, jax.Array]:
+    ) -> tuple[LiftedState, jax.Array, jax.Array, jax.Array, dict[str, jax.Array]]:
         """Advance one agent's game by a step; `state` is without the axis `A`."""
         action = action.reshape(self._action_shape)
-        seen, game, reward, ended, _ = self.game.step_env(key, state.games, action, params)
+        seen, game, reward, ended, info = self.game.step_env(key, state.games, action, params)
         terminated, truncated = (state.alive & end for end in self._ends(game, ended, params))
         game, features = jax.tree.map(
             lambda new, old: jnp.where(state.alive, new, old),
@@ -266,7 +274,12 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         )
         reward = jnp.where(state.alive, reward, 0).astype(jnp.float32)
         alive = state.alive & ~terminated & ~truncated
-        return LiftedState(game, features, alive), reward, terminated, truncated
+        metrics = {
+            name: jnp.where(state.alive, value, 0).astype(jnp.float32)
+            for name, value in info.items()
+            if name not in _NO_METRICS and jnp.ndim(value) == 0
+        }
+        return LiftedState(game, features, alive), reward, terminated, truncated, metrics
 
     def _ends(self, game: Any, ended: Any, params: Any) -> tuple[jax.Array, jax.Array]:
         """Return whether a game is terminated and whether it is truncated, `[]` bool each.
@@ -295,10 +308,16 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         return Observation(state.features, action_mask, state.alive, agent_mask=state.alive)
 
 
-def _make_gymnax(env_id: str, options: dict[str, Any]) -> tuple[Any, Any]:
+def _make_game(env_id: str, options: dict[str, Any]) -> tuple[Any, Any]:
+    if env_id in _CRAFTAX:
+        if options:
+            raise ValueError(f"{env_id!r} has no options; got {options}")
+        craftax = import_extra("craftax.craftax_env", "craftax")
+        game = craftax.make_craftax_env_from_name(env_id, auto_reset=False)
+        return game, game.default_params
     gymnax = import_extra("gymnax", "gymnax")
     if env_id not in gymnax.registered_envs:
-        raise unknown_id(env_id, (*gymnax.registered_envs, *_PARTLY_OBSERVED))
+        raise unknown_id(env_id, (*gymnax.registered_envs, *_PARTLY_OBSERVED, *_CRAFTAX))
     try:
         return gymnax.make(env_id, **options)
     except TypeError as error:
