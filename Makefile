@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_DIR ?= runs/tic_tac_toe-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: train watch play test near slow ray loggers accelerators vmas pages docs lint clean
+.PHONY: train watch play test near slow ray loggers accelerators apart pages docs lint clean
 
 train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo train tic_tac_toe --run-dir $(RUN_DIR)
@@ -45,9 +45,10 @@ loggers: $(VENV)/.installed-loggers
 accelerators: $(VENV)-accelerators/.installed
 	JAX_PLATFORMS=cpu $(VENV)-accelerators/bin/python -m pytest -q -n auto tests/bench/test_ahead.py
 
-# VMAS pins a pyglet that other environments are too new for, so it has an environment of its own.
-vmas: $(VENV)-vmas/.installed
-	$(VENV)-vmas/bin/python -m pytest -q -n auto --dist loadfile tests/envs/adapters/test_vmas.py
+# VMAS pins a pyglet that other libraries are too new for, and Craftax needs pygame, of which mpe2 and
+# magent2 need another edition under the same name.
+apart: $(VENV)-apart/.installed
+	$(VENV)-apart/bin/python -m pytest -q -n auto --dist loadfile tests/envs/adapters/test_vmas.py tests/envs/adapters/test_craftax.py
 
 # Pages are tried in a browser: chromium and chromedriver, such as Debian's packages of these names.
 pages: $(VENV)/.installed-pages
@@ -63,7 +64,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean:
-	rm -rf $(VENV) $(VENV)-accelerators $(VENV)-vmas build dist envs/dist site .cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-accelerators $(VENV)-apart build dist envs/dist site .cache .pytest_cache .ruff_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -94,10 +95,10 @@ $(VENV)-accelerators/.installed: pyproject.toml envs/pyproject.toml constraints.
 	touch $@
 
 # The constraint on pyglet is that of RWARE.
-$(VENV)-vmas/.installed: pyproject.toml envs/pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)-vmas
-	grep -v '^pyglet==' constraints.txt >$(VENV)-vmas/constraints.txt
-	$(VENV)-vmas/bin/python -m pip install --quiet --disable-pip-version-check -c $(VENV)-vmas/constraints.txt -e ./envs -e '.[vmas]' pytest pytest-xdist
+$(VENV)-apart/.installed: pyproject.toml envs/pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-apart
+	grep -v '^pyglet==' constraints.txt >$(VENV)-apart/constraints.txt
+	$(VENV)-apart/bin/python -m pip install --quiet --disable-pip-version-check -c $(VENV)-apart/constraints.txt -e ./envs -e '.[vmas,craftax]' pytest pytest-xdist
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed

@@ -26,10 +26,11 @@ import importlib.metadata
 import json
 import math
 import os
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ from whole_runs import Stopwatch, commit_of, enter_run, train_whole
 
 RECORD = Path(__file__).resolve().parent / "jaxmarl-cpu.json"
 EPISODES = 1024
+MOST_LISTED = 4  # results of a cell; of more, their mean is shown
 SIDES = ("ours", "ours_at_theirs", "theirs")
 # What counts in each kind of game: of an agent in an episode, the mean over agents.
 MEASURES = {"mpe": "return", "smax": "won", "overcooked": "return", "hanabi": "return"}
@@ -341,8 +343,9 @@ def table(path: Path) -> str:
         own = [run for run in runs if run["game"] == name]
         if not own:
             continue
-        seeds = ", ".join(str(seed) for seed in sorted({run["seed"] for run in own}))
-        cells = [_cell([run for run in own if run["side"] == side]) for side in SIDES]
+        sides = [[run for run in own if run["side"] == side] for side in SIDES]
+        seeds = _seeds(min(filter(None, sides), key=len))
+        cells = [_cell(runs) for runs in sides]
         if name in jaxmarl_baseline.FAILS:
             cells[-1] = "does not run"
         measure = {"won": "battles won", "return": "return"}[MEASURES[game.kind]]
@@ -351,16 +354,26 @@ def table(path: Path) -> str:
     return "\n".join(lines)
 
 
+def _seeds(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Write the seeds of a side's runs one by one, or as a range where many follow each other."""
+    seeds = sorted(run["seed"] for run in runs)
+    if len(seeds) > MOST_LISTED and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
 def _cell(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Say what the runs of a side came to: each seed's result, and the means of their costs."""
+    """Write what the runs of a side came to: results, or their mean ± its standard error; costs."""
     if not runs:
         return "not run yet"
-    won = "won" in next(iter(runs[0]["agents"].values()))
-    results = " / ".join(f"{run['result']:.3f}" if won else f"{run['result']:.1f}" for run in runs)
-
-    def mean(values: Sequence[float]) -> float:
-        return sum(values) / len(values)
-
+    digits = 3 if "won" in next(iter(runs[0]["agents"].values())) else 1
+    found = [run["result"] for run in runs]
+    results = " / ".join(f"{result:.{digits}f}" for result in found)
+    if len(runs) > MOST_LISTED:
+        error = statistics.stdev(found) / math.sqrt(len(found))
+        seeds = _seeds(runs)
+        results = f"{statistics.mean(found):.{digits}f} ± {error:.{digits}f} (seeds {seeds})"
+    mean = statistics.mean
     cpu_s = mean([run["cpu_seconds"] for run in runs])
     wall_s = mean([run["seconds"]["training"] for run in runs])
     compiling_s = mean([run["seconds"]["compiling"] for run in runs])

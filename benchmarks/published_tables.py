@@ -34,9 +34,10 @@ SEEDS = (0, 1, 2)
 EPISODES = 320
 PACKAGES = ("jax", "jaxlib", "flax", "optax")
 WHAT = (
-    "Presets, trained on one core. The result is the team's mean return over fresh episodes of the last policy, with sampled actions. cpu_seconds are the core's work "
-    "while training, without compilation; None for a run that was resumed. Where other programs "
-    "share the core, seconds are longer."
+    "Presets, trained on one core. The result is the team's mean return over fresh episodes of the "
+    "last policy, with sampled actions. cpu_seconds are the core's work while training, without "
+    "compilation; None for a run that was resumed. Where other programs share the core, seconds "
+    "are longer."
 )
 
 

@@ -200,6 +200,17 @@ def test_a_record_has_each_run_once_and_makes_a_table(tmp_path):
     assert lines[3].startswith("| `smax_3m`, battles won | 2.1 M, 0 | not run yet | not run yet |")
 
 
+def test_of_many_seeds_a_table_has_the_mean_and_its_standard_error(tmp_path):
+    path = tmp_path / "record.json"
+    compare_jaxmarl.enter(path, run_of("mpe_spread", "ours", 0, -13.0))
+    for seed in range(5):
+        compare_jaxmarl.enter(path, run_of("mpe_spread", "theirs", seed, float(seed)))
+    assert compare_jaxmarl.table(path).splitlines()[2] == (
+        "| `mpe_spread`, return | 2.1 M, 0 | -13.0 (seed 0); 50 s (100 + 10), 41,943/s "
+        "| not run yet | 2.0 ± 0.7 (seeds 0 to 4); 50 s (100 + 10), 41,943/s |"
+    )
+
+
 def test_the_document_shows_what_is_recorded():
     text = (ROOT / "docs" / "learning.md").read_text()
     assert compare_jaxmarl.table(compare_jaxmarl.RECORD) in text

@@ -40,8 +40,8 @@ from jaxmarl_envs.spaces import Box, Discrete, Space, is_known
 _PARTLY_OBSERVED = {"StatelessCartPole": ("CartPole-v1", (0, 2))}
 # Environments of Craftax, which has gymnax's interface, without its pictures.
 _CRAFTAX = ("Craftax-Classic-Symbolic-v1", "Craftax-Symbolic-v1")
-# What `info` holds that is no metric: a discount, and Craftax's score of one episode, which averaged
-# over episodes is not Crafter's score.
+# What `info` holds that is no metric: a discount, and Craftax's score of one episode, whose mean is
+# not Crafter's score.
 _NO_METRICS = ("discount", "score")
 # How parameters call a time limit: in gymnax, and in Craftax.
 _LIMITS = ("max_steps_in_episode", "max_timesteps")
