@@ -49,7 +49,7 @@ def test_the_preset_fits(classic):
 def test_bad_names_and_options_are_told():
     with pytest.raises(ValueError, match=r"'Craftax-Clasic-Symbolic-v1'; did you mean 'Craftax-C"):
         make("gymnax", env_id="Craftax-Clasic-Symbolic-v1")
-    with pytest.raises(ValueError, match="Symbolic-v1' has no options; got {'map_size': 3}"):
+    with pytest.raises(ValueError, match=r"Symbolic-v1' has no options; got \{'map_size': 3\}"):
         make("gymnax", env_id=CLASSIC, map_size=3)
 
 
