@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -16,18 +16,6 @@ from jaxmarl_ppo.machine.files import refuse_link
 
 # How soon a database notices that a machine is gone without closing connections.
 _KEEPALIVES = ("idle = 30", "interval = 10", "count = 3")
-
-
-class Locks(Protocol):
-    """Locks by name, shared by all drivers of a search."""
-
-    def hold(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Wait for a lock and hold it."""
-        ...
-
-    def is_held(self, name: str) -> bool:
-        """Return whether a process that lives holds a lock."""
-        ...
 
 
 class FileLocks:
@@ -105,3 +93,6 @@ class PostgresLocks:
     def _number(self, name: str) -> int:
         digest = hashlib.sha256(f"{self._study}/{name}".encode()).digest()
         return int.from_bytes(digest[:8], signed=True)
+
+
+Locks = FileLocks | PostgresLocks  # by name, shared by all drivers of a search

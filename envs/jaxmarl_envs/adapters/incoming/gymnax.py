@@ -24,13 +24,7 @@ from jaxmarl_envs.adapters.incoming.compiled import (
     strongly_typed,
     unknown_id,
 )
-from jaxmarl_envs.adapters.incoming.time_limit import (
-    check_at_time_limit,
-    check_has_limit,
-    check_horizon,
-    earliest,
-    read_ends,
-)
+from jaxmarl_envs.adapters.incoming.time_limit import check_limits, earliest, read_ends
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.observations import Part
 from jaxmarl_envs.registry import make
@@ -159,10 +153,8 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         self._limit(horizon, at_time_limit)
 
     def _limit(self, horizon: int | None, at_time_limit: str | None) -> None:
-        check_horizon(horizon)
-        check_at_time_limit(at_time_limit)
         limits = _limits(self._default_params)
-        check_has_limit(self.name, at_time_limit, horizon is not None or bool(limits))
+        check_limits(self.name, horizon, at_time_limit, bool(limits))
         self.given_horizon, self.at_time_limit = horizon, at_time_limit
         told = hasattr(self.game, "is_truncated") or (limits and hasattr(self.game, "is_terminal"))
         self._is_told = bool(told)

@@ -1,13 +1,14 @@
 """Which games stand where in their episodes, as their master knows it.
 
 Games of a process are counted by numbers. A request may ask for any episodes: those that stand as
-they are asked for go on, and others are reset with their seed and played again.
+they are asked for go on, and others are reset with their seed and played again. It is for places in
+a batch, one after the other from `first` on; see `HostPool` for the arrays.
 """
 
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,39 +38,6 @@ class Call(NamedTuple):
     seed: int
     time: int  # steps done before it
     acting: np.ndarray | None  # [A] bool, the agents that must act
-
-
-class Standings(Protocol):
-    """Chooses the games of requests; see `HostPool` for the arrays.
-
-    A request is for places in a batch, one after the other from `first` on.
-    """
-
-    def begin(self, seeds: np.ndarray) -> Asked:
-        """Choose games for new episodes."""
-        ...
-
-    def find(self, seeds: np.ndarray, times: np.ndarray, past: np.ndarray, first: int = 0) -> Asked:
-        """Choose games for a step of episodes."""
-        ...
-
-    def advance(
-        self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None, first: int = 0
-    ) -> None:
-        """Note that a step is done, and which episodes are over, `[E]` bool."""
-        ...
-
-    def note_actors(self, acting: np.ndarray, first: int = 0) -> None:
-        """Note who must act now, `[E, A]` bool."""
-        ...
-
-    def latest(self, place: int) -> Call:
-        """Return where the game stood that was last asked for."""
-        ...
-
-    def forget(self) -> None:
-        """Forget all games."""
-        ...
 
 
 class SeparateStandings:
@@ -120,7 +88,7 @@ class SeparateStandings:
     def advance(
         self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None, first: int = 0
     ) -> None:
-        """Note a step of every place's latest game."""
+        """Note a step of every place's latest game, and which episodes are over, `[E]` bool."""
         places = self._places(first, len(actions))
         games = self._latest[places], places
         times = self._times[games]
@@ -135,7 +103,7 @@ class SeparateStandings:
             self._seeds[games] = np.where(over, fresh, self._seeds[games])
 
     def note_actors(self, acting: np.ndarray, first: int = 0) -> None:
-        """Note the actors of every place's latest game."""
+        """Note who must act now in every place's latest game, `[E, A]` bool."""
         places = self._places(first, len(acting))
         self._acting = _with_room(self._acting, len(self._latest), acting)
         self._acting[self._latest[places], places] = acting
@@ -254,7 +222,7 @@ class BatchStandings:
     def advance(
         self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None, first: int = 0
     ) -> None:
-        """Note a step of all games of the latest batch."""
+        """Note a step of all games of the latest batch, and which episodes are over, `[E]` bool."""
         batch = self._latest
         assert batch is not None
         assert batch.past is not None
@@ -266,7 +234,7 @@ class BatchStandings:
             batch.times[over] = 0
 
     def note_actors(self, acting: np.ndarray, first: int = 0) -> None:
-        """Note the actors of all games of the latest batch."""
+        """Note who must act now in all games of the latest batch, `[E, A]` bool."""
         assert self._latest is not None
         self._latest.acting = acting
 
@@ -304,6 +272,9 @@ class BatchStandings:
         self._latest = _Batch(number, seeds.copy(), times.astype(int))
         batches.insert(0, self._latest)
         return self._latest
+
+
+Standings = SeparateStandings | BatchStandings
 
 
 def _longest(times: np.ndarray, past: np.ndarray) -> int:

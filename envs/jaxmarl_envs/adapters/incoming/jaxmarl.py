@@ -17,13 +17,7 @@ from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.compiled import check_interface, check_planes
 from jaxmarl_envs.adapters.incoming.jaxmarl_build import build
 from jaxmarl_envs.adapters.incoming.jaxmarl_rules import rules_of
-from jaxmarl_envs.adapters.incoming.time_limit import (
-    check_at_time_limit,
-    check_has_limit,
-    check_horizon,
-    earliest,
-    read_ends,
-)
+from jaxmarl_envs.adapters.incoming.time_limit import check_limits, earliest, read_ends
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 
@@ -139,10 +133,9 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         self._limit(horizon, at_time_limit)
 
     def _limit(self, horizon: int | None, at_time_limit: str | None) -> None:
-        check_horizon(horizon)
-        check_at_time_limit(at_time_limit)
-        self._horizon = earliest(horizon, self.rules.horizon())
-        check_has_limit(self.name, at_time_limit, self._horizon is not None)
+        own = self.rules.horizon()
+        check_limits(self.name, horizon, at_time_limit, own is not None)
+        self._horizon = earliest(horizon, own)
         self.given_horizon, self.at_time_limit = horizon, at_time_limit
 
     def _wrap(self, game: Any, name: str, planes: bool, shaped_reward: float | bool) -> None:

@@ -24,13 +24,7 @@ from jaxmarl_envs.adapters.incoming.compiled import (
     strongly_typed,
     unknown_id,
 )
-from jaxmarl_envs.adapters.incoming.time_limit import (
-    check_at_time_limit,
-    check_has_limit,
-    check_horizon,
-    earliest,
-    read_ends,
-)
+from jaxmarl_envs.adapters.incoming.time_limit import check_limits, earliest, read_ends
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.drawing.stones import cell_name, draw_stones, stone_sign, winning_line
 from jaxmarl_envs.spaces import Box, Discrete
@@ -137,10 +131,9 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         self._limit(horizon, at_time_limit)
 
     def _limit(self, horizon: int | None, at_time_limit: str | None) -> None:
-        check_horizon(horizon)
-        check_at_time_limit(at_time_limit)
-        self._horizon = earliest(horizon, _horizon(self.env_id, self.game))
-        check_has_limit(self.name, at_time_limit, self._horizon is not None)
+        own = _horizon(self.env_id, self.game)
+        check_limits(self.name, horizon, at_time_limit, own is not None)
+        self._horizon = earliest(horizon, own)
         self.given_horizon, self.at_time_limit = horizon, at_time_limit
 
     def _wrap(self, game: Any, env_id: str, planes: bool) -> None:

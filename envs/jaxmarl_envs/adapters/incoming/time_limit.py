@@ -29,13 +29,21 @@ def check_at_time_limit(at_time_limit: object) -> None:
         )
 
 
-def check_has_limit(name: str, at_time_limit: str | None, has_limit: bool) -> None:
-    """Check that there is a time limit for `at_time_limit` to apply to.
+def check_limits(name: str, horizon: object, at_time_limit: object, has_own: bool) -> None:
+    """Check both arguments, and that there is a time limit for `at_time_limit` to apply to.
+
+    Args:
+        name: of the environment, for messages.
+        horizon: as in `check_horizon`.
+        at_time_limit: as in `check_at_time_limit`.
+        has_own: whether a limit of the environment itself is known.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If one is invalid, or there is no limit.
     """
-    if at_time_limit is not None and not has_limit:
+    check_horizon(horizon)
+    check_at_time_limit(at_time_limit)
+    if at_time_limit is not None and horizon is None and not has_own:
         raise ValueError(
             f"at_time_limit={at_time_limit!r} has no effect: no limit of {name!r} is known; give "
             "it as horizon"
