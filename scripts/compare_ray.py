@@ -33,14 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ray_baseline.picture import draw
 from ray_baseline.processes import run_side
-from ray_baseline.report import (
-    NOT_THE_SAME,
-    RATIOS,
-    SIDES,
-    caption,
-    print_report,
-    tuning_table,
-)
+from ray_baseline.report import NOT_THE_SAME, RATIOS, SIDES, caption, print_report, tuning_table
 from ray_baseline.scenarios import SCENARIOS
 from ray_baseline.summary import machine, ratios, summarise
 from ray_baseline.tuning import (
@@ -55,8 +48,8 @@ from ray_baseline.tuning import (
 )
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.backend import usable_cores
 from jaxmarl_ppo.config.presets import SLOW_ENV
-from jaxmarl_ppo.machine.cores import usable_cores
 
 # Seconds for everything, and how a scenario's share of them is split.
 QUICK_S = 560.0

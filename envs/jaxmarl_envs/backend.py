@@ -1,5 +1,6 @@
 """Compilation target: the machine at hand, or one that is only described."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -19,6 +20,13 @@ def backend() -> str:
 def local_devices() -> list[Any]:
     """List the devices of this process that programs are compiled for."""
     return jax.local_devices() if _named is None else list(_named[1])
+
+
+def usable_cores() -> int:
+    """Count the CPU cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def skip_unless(needed: jax.Array, compute: Callable[[], T], otherwise: Callable[[], T]) -> T:

@@ -64,7 +64,7 @@ def compile_ahead(
         **count(body, wanted.chip),
         **memory,
         "floor_ms": _floor(learner, body, wanted),
-        "env_steps": config.num_envs * config.num_steps,
+        "env_steps": config.env_steps(1),
         "trace_s": traced - began,
         "compile_s": compile_s,
     }

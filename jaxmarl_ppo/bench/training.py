@@ -26,13 +26,7 @@ from jaxmarl_ppo.bench.timing import time_calls
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import jit_rollout
-from jaxmarl_ppo.devices.sharding import (
-    BY_ENV,
-    SAME,
-    Devices,
-    rollout_specs,
-    state_specs,
-)
+from jaxmarl_ppo.devices.sharding import BY_ENV, SAME, Devices, rollout_specs, state_specs
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine import awake
@@ -95,7 +89,7 @@ def _measure_here(
     machine.append(matmul_gflops(learner))
     share = Share(learner.num_devices, config.num_envs // learner.num_devices)
     env_only = time_env(env, env_params, share, config.num_steps, repeats)
-    env_steps = config.num_envs * config.num_steps
+    env_steps = config.env_steps(1)
     gflops = float(np.median(machine))
     rollout, learn = parts["rollout"].median, parts["learn"].median
     # A part cannot take longer than the total, but noise can make it seem so.

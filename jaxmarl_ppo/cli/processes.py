@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from jaxmarl_envs.backend import usable_cores
 from jaxmarl_envs.lifeline import BoundProcess
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.devices.processes import ENDED_FOR_ANOTHER
-from jaxmarl_ppo.machine.cores import usable_cores
 from jaxmarl_ppo.machine.interruption import SIGNALS
 from jaxmarl_ppo.machine.text import LINES, printable
 

@@ -31,7 +31,7 @@ def tell_end(
     status = 128 + number if number else 0
     if not tells:
         return status
-    total = config.num_iterations * config.num_envs * config.num_steps
+    total = config.env_steps(config.num_iterations)
     if result.interrupted:
         session.show(
             f"stopped after {result.env_steps:,} of {total:,} environment steps: "

@@ -180,7 +180,7 @@ def _tell_plan(trainer: "Trainer") -> int:
     session.show(f"would train {trainer.title}")
     session.show(
         f"{config.num_iterations:,} {'iteration' if config.num_iterations == 1 else 'iterations'} "
-        f"of {config.num_envs * config.num_steps:,} environment steps; "
+        f"of {config.env_steps(1):,} environment steps; "
         f"policies {', '.join(policies)}"
     )
     return 0

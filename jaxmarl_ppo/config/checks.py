@@ -4,6 +4,7 @@
 other classes, and any of these `| None`, the annotation alone says what is valid.
 """
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -161,6 +162,38 @@ Fraction = Annotated[float, check_fraction]
 Positive = Annotated[float, check_positive]
 NotNegative = Annotated[float, check_not_negative]
 PolicyName = Annotated[str, check_policy_name]
+
+
+def different_names(valid: str) -> Rule:
+    """Make a rule for sequences of different names, which `valid` describes."""
+
+    def check(name: str, value: Any) -> tuple[str, ...]:
+        names = tuple(check_sequence(name, value, valid))
+        for each in names:
+            check_name(f"an entry of {name}", each)
+        refuse_repeated(name, names)
+        return names
+
+    return check
+
+
+def refuse_without_effect(config: Any, table: str, fields: Sequence[str], why: str) -> None:
+    """Reject values other than the defaults where they change nothing.
+
+    Args:
+        config: a dataclass.
+        table: its name in files.
+        fields: those without effect.
+        why: what takes their effect away, and what to do about that.
+
+    Raises:
+        ValueError: For the first field that has another value.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for name in fields:
+        value = getattr(config, name)
+        if value != defaults[name]:
+            raise ValueError(f"{table}.{name}={value!r} has no effect {why} or drop the other")
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Population-based training: members of a group that learn from each other."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,9 +12,9 @@ from jaxmarl_ppo.config.checks import (
     check_fields,
     check_name,
     check_number,
-    check_sequence,
+    different_names,
     number,
-    refuse_repeated,
+    refuse_without_effect,
     show,
 )
 from jaxmarl_ppo.config.paths import full_path, join_path
@@ -53,14 +52,6 @@ def _check_space(name: str, space: Any) -> dict[str, Dimension]:
     return found
 
 
-def _check_rivals(name: str, value: Any) -> tuple[str, ...]:
-    agents = tuple(check_sequence(name, value, "a sequence of agents"))
-    for agent in agents:
-        check_name(f"an entry of {name}", agent)
-    refuse_repeated(name, agents)
-    return agents
-
-
 @dataclass(frozen=True)
 class PbtConfig:
     """Population-based training of the replicas of a group (Jaderberg et al. 2017).
@@ -96,17 +87,10 @@ class PbtConfig:
         float, number("finite and greater than 1", lambda x: 1.0 < x < MAX_FLOAT)
     ] = 1.2
     resample_probability: Fraction = 0.25
-    rivals: Annotated[tuple[str, ...], _check_rivals] = ()
+    rivals: Annotated[tuple[str, ...], different_names("a sequence of agents")] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.fraction:
-            return
-        for field in ("every_env_steps", "perturb", "resample_probability"):
-            value = getattr(self, field)
-            default = next(f.default for f in dataclasses.fields(self) if f.name == field)
-            if value != default:
-                raise ValueError(
-                    f"pbt.{field}={value!r} has no effect with pbt.fraction=0; raise it or drop "
-                    "the other"
-                )
+        if not self.fraction:
+            fields = ("every_env_steps", "perturb", "resample_probability")
+            refuse_without_effect(self, "pbt", fields, "with pbt.fraction=0; raise it")

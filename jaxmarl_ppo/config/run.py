@@ -16,8 +16,8 @@ from jaxmarl_ppo.config.checks import (
     check_fields,
     check_name,
     check_number,
-    check_sequence,
-    refuse_repeated,
+    different_names,
+    refuse_without_effect,
     whole_number,
 )
 
@@ -36,14 +36,6 @@ def _check_measure(name: str, value: Any) -> str:
             f"agents/x/return_mean or evaluation/exploitability/greedy, got {value!r}"
         )
     return value
-
-
-def _check_opponents(name: str, value: Any) -> tuple[str, ...]:
-    names = tuple(check_sequence(name, value, "a sequence of names"))
-    for opponent in names:
-        check_name(f"an entry of {name}", opponent)
-    refuse_repeated(name, names)
-    return names
 
 
 @dataclass(frozen=True)
@@ -66,14 +58,9 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.keep:
-            return
-        for name, default in (("every_minutes", EVERY_MINUTES), ("every_env_steps", None)):
-            if getattr(self, name) != default:
-                raise ValueError(
-                    f"checkpoints.{name}={getattr(self, name)!r} has no effect with "
-                    "checkpoints.keep=0; raise it or drop the other"
-                )
+        if not self.keep:
+            fields = ("every_minutes", "every_env_steps")
+            refuse_without_effect(self, "checkpoints", fields, "with checkpoints.keep=0; raise it")
 
 
 @dataclass(frozen=True)
@@ -95,18 +82,14 @@ class EvaluationConfig:
     every_env_steps: StepCount | None = None
     episodes: Count | None = None
     greedy: bool = False
-    opponents: Annotated[tuple[str, ...], _check_opponents] = ()
+    opponents: Annotated[tuple[str, ...], different_names("a sequence of names")] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.every_env_steps is not None:
-            return
-        for name in ("episodes", "greedy", "opponents"):
-            if getattr(self, name):
-                raise ValueError(
-                    f"evaluation.{name}={getattr(self, name)!r} has no effect without "
-                    "evaluation.every_env_steps; set it or drop the other"
-                )
+        if self.every_env_steps is None:
+            fields = ("episodes", "greedy", "opponents")
+            why = "without evaluation.every_env_steps; set it"
+            refuse_without_effect(self, "evaluation", fields, why)
 
 
 @dataclass(frozen=True)
@@ -129,14 +112,9 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.measure is not None:
-            return
-        for name, default in (("goal", "maximise"), ("stop_at", None), ("patience", None)):
-            if getattr(self, name) != default:
-                raise ValueError(
-                    f"objective.{name}={getattr(self, name)!r} has no effect without "
-                    "objective.measure; set it or drop the other"
-                )
+        if self.measure is None:
+            fields = ("goal", "stop_at", "patience")
+            refuse_without_effect(self, "objective", fields, "without objective.measure; set it")
 
     def is_better(self, value: float, than: float | None) -> bool:
         """Return whether a value is better than another one, or than none at all."""

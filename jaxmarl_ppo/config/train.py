@@ -230,7 +230,11 @@ class TrainConfig:
     @property
     def num_iterations(self) -> int:
         """Count the iterations that reach `total_env_steps`, or that can be counted at all."""
-        return min(MAX_INT, -(-self.total_env_steps // (self.num_envs * self.num_steps)))
+        return min(MAX_INT, -(-self.total_env_steps // self.env_steps(1)))
+
+    def env_steps(self, iterations: int) -> int:
+        """Count the environment steps of so many iterations."""
+        return iterations * self.num_envs * self.num_steps
 
 
 def _check_curriculum(config: TrainConfig) -> None:
@@ -331,7 +335,7 @@ def _check_pbt(config: TrainConfig) -> None:
         )
     interval = comparison_interval(config)
     if pbt.fraction and interval >= config.num_iterations:
-        steps = interval * config.num_envs * config.num_steps
+        steps = config.env_steps(interval)
         raise ValueError(
             f"pbt has no effect: members are compared every {steps:,} environment steps, and the "
             f"run has {config.total_env_steps:,}; compare them more often"
@@ -346,7 +350,7 @@ def comparison_interval(config: TrainConfig) -> int:
     """
     pbt, measure = config.pbt, config.objective.measure or ""
     assert pbt is not None
-    per_iteration = config.num_envs * config.num_steps
+    per_iteration = config.env_steps(1)
     if measure.startswith("evaluation/"):
         assert config.evaluation.every_env_steps is not None
         measured, key = -(-config.evaluation.every_env_steps // per_iteration), "evaluations"

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxmarl_ppo.machine.cores import usable_cores
+from jaxmarl_envs.backend import usable_cores
 
 # Ends with the process that started it, however that ends. Ctrl-C is for that one alone.
 SPIN = """

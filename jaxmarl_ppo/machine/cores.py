@@ -4,7 +4,7 @@ import os
 
 import jax
 
-from jaxmarl_envs.backend import backend, local_devices
+from jaxmarl_envs.backend import backend, local_devices, usable_cores
 from jaxmarl_ppo.machine.memory import keep_freed_memory
 
 # By default no device has fewer environments: with so few, exchanging gradients costs more than
@@ -126,10 +126,3 @@ def _check_available(wanted: int, available: int) -> None:
             f"num_devices={wanted} exceeds the {available} that JAX sees here"
             + ("; call use_cpu_cores first" if is_cpu and available < usable_cores() else "")
         )
-
-
-def usable_cores() -> int:
-    """Count the CPU cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from jaxmarl_ppo.machine.cores import usable_cores
+from jaxmarl_envs.backend import usable_cores
 
 
 def describe_hardware() -> dict[str, Any]:

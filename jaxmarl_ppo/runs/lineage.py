@@ -110,7 +110,7 @@ def config_of(config: TrainConfig, events: Sequence[Event], member: str) -> Trai
         events: of the group.
         member: its name.
     """
-    return with_values(config, schedules(events, member, config.num_envs * config.num_steps))
+    return with_values(config, schedules(events, member, config.env_steps(1)))
 
 
 def to_json(events: Iterable[Event]) -> list[dict[str, Any]]:

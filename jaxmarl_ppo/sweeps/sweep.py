@@ -41,12 +41,7 @@ from jaxmarl_ppo.sweeps.page import PAGE_FILE, sweep_page
 from jaxmarl_ppo.sweeps.progress import SweepProgress
 from jaxmarl_ppo.sweeps.results import SweepResult, TrialResult, best_of, trial_result
 from jaxmarl_ppo.sweeps.samplers import count_trials
-from jaxmarl_ppo.sweeps.storage import (
-    database_url,
-    open_locks,
-    open_storage,
-    without_password,
-)
+from jaxmarl_ppo.sweeps.storage import database_url, open_locks, open_storage, without_password
 from jaxmarl_ppo.sweeps.study import Study
 from jaxmarl_ppo.sweeps.trial_run import look_interval
 from jaxmarl_ppo.sweeps.workers import Workers
@@ -222,7 +217,7 @@ class Sweep:
     def _open_study(self) -> Study:
         name = self.search.study or (_STUDY if self.search.storage is None else self.run_dir.name)
         locks = open_locks(self._url, self.run_dir, name)
-        step = self.config.num_envs * self.config.num_steps
+        step = self.config.env_steps(1)
         return Study(
             open_storage(self._url, locks),
             name,

@@ -63,7 +63,7 @@ class TrialRun(Run):
             run_dir=folder,
             evaluator=None if evaluator is None else evaluator.for_seed(config.seed),
             good=good,
-            good_env_steps=config.num_envs * config.num_steps * self.iteration,
+            good_env_steps=config.env_steps(self.iteration),
             decisions=0 if saved is None else saved.decisions,
         )
         self.env_params = env_params
@@ -85,7 +85,7 @@ class TrialRun(Run):
     @property
     def env_steps(self) -> int:
         """Environment steps done."""
-        return self.env_steps_of(self.iteration)
+        return self.config.env_steps(self.iteration)
 
     @property
     def wall_s(self) -> float:
@@ -107,7 +107,7 @@ class TrialRun(Run):
         self.check(population, metrics, self.iteration)
         iteration, moment = self._looked_at
         self._looked_at = (self.iteration, time.perf_counter())
-        env_steps = self.env_steps_of(self.iteration - iteration)
+        env_steps = self.config.env_steps(self.iteration - iteration)
         entry = self.entry(metrics, self._clock(env_steps / (self._looked_at[1] - moment)))
         value = self._measure.of_entry(entry)
         self._next_look = self._look_after(self.iteration)
@@ -130,5 +130,5 @@ def look_interval(config: TrainConfig) -> int:
     """Count the iterations between looks at a run, when it is compared."""
     every = config.evaluation.every_env_steps
     if every is not None:
-        return -(-every // (config.num_envs * config.num_steps))
+        return -(-every // config.env_steps(1))
     return config.log_interval or max(1, config.num_iterations // LOOKS)

@@ -89,10 +89,11 @@ class Loop:
 
     def __post_init__(self) -> None:
         self._slices = Slices()
+        self._env_steps = self.around.config.env_steps
         # Of the newest checkpoint; a new run has none.
         self._saved_iteration = self.iteration or None
         every = self.around.config.evaluation.every_env_steps
-        self._every_evaluation = None if every is None else -(-every // self.env_steps(1))
+        self._every_evaluation = None if every is None else -(-every // self._env_steps(1))
         # The point from which rates are measured: the newest entry, or the start.
         self._measured_from = (self.iteration, time.perf_counter())
 
@@ -168,11 +169,6 @@ class Loop:
             return f"max_minutes={limit:g} are over"
         return around.callbacks.stopped_by or around.objective.stopped_by or around.until.stopped_by
 
-    def env_steps(self, num_iterations: int) -> int:
-        """Count the environment steps of so many iterations."""
-        config = self.around.config
-        return num_iterations * config.num_envs * config.num_steps
-
     def _falls_on(self, interval: int) -> bool:
         """Return whether the present iteration ends an interval, or the run."""
         return self.iteration % interval == 0 or self._is_at_end
@@ -209,7 +205,7 @@ class Loop:
             self.iteration = self.trained.train(count)
             seconds = time.perf_counter() - started
             self._slices.adapt(count, seconds)
-            around.progress.advance(self.env_steps(self.iteration), self._rate())
+            around.progress.advance(self._env_steps(self.iteration), self._rate())
             if around.time_split is not None:
                 around.time_split.poll(self.trained.state, seconds / count)
             due = self._is_save_due() or self._is_entry_late()
@@ -222,7 +218,7 @@ class Loop:
     def _rate(self) -> float:
         """Measure environment steps per second since the newest entry, or the start."""
         iteration, moment = self._measured_from
-        return self.env_steps(self.iteration - iteration) / (time.perf_counter() - moment)
+        return self._env_steps(self.iteration - iteration) / (time.perf_counter() - moment)
 
     def _log(self) -> bool:
         """Make an entry of the interval; return whether the objective is at its best."""
@@ -267,7 +263,7 @@ class Loop:
         standing = Standing(
             iteration=self.iteration,
             logged_iteration=self.logged_iteration,
-            env_steps=self.env_steps(self.iteration),
+            env_steps=self._env_steps(self.iteration),
             decisions=self.trained.decisions,
             num_entries=len(self.history),
             num_evaluations=len(self.evaluations),
@@ -295,7 +291,7 @@ class Loop:
 
     @property
     def _clock(self) -> RunClock:
-        return RunClock(self.iteration, self.env_steps(self.iteration), self._wall_s, self._rate())
+        return RunClock(self.iteration, self._env_steps(self.iteration), self._wall_s, self._rate())
 
     @property
     def _wall_s(self) -> float:

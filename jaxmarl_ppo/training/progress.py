@@ -3,7 +3,6 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -88,17 +87,6 @@ class Progress:
         if not self.rate:
             return None
         return max(0, self.total_env_steps - self.env_steps) / self.rate
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class PlainProgress(Progress):

@@ -55,10 +55,6 @@ class Run:
     good_env_steps: int
     decisions: int
 
-    def env_steps_of(self, iterations: int) -> int:
-        """Count the environment steps of so many iterations."""
-        return iterations * self.config.num_envs * self.config.num_steps
-
     def check(self, population: Population, metrics: Metrics, iteration: int) -> None:
         """Mark the players as the ones to save, unless they or the environment are at fault.
 
@@ -71,7 +67,7 @@ class Run:
             EnvironmentFault: If the environment returned values that cannot be trained on.
             TrainingDiverged: If parameters, normalisers, losses or gradients are not finite.
         """
-        env_steps = self.env_steps_of(iteration)
+        env_steps = self.config.env_steps(iteration)
         # First, since parameters that are not finite make values that look like a fault.
         if found := find_divergence(self.learner, population, metrics):
             reward = largest_reward(metrics)
@@ -110,7 +106,7 @@ class Run:
         }
         if self.learner.env_schedules is not None:
             # Of the last iteration, which had the values of its beginning.
-            began = clock.env_steps - self.env_steps_of(1)
+            began = clock.env_steps - self.config.env_steps(1)
             entry["env_params"] = self.learner.env_schedules.values(began)
         return entry | ({"league": summary["league"]} if "league" in summary else {})
 

@@ -258,5 +258,4 @@ def _players_of(learner: Learner, state: TrainState) -> Population:
 
 def _env_steps(config: TrainConfig, resumption: Resumption | None) -> int:
     """Return the environment steps that a run begins with."""
-    iterations = 0 if resumption is None else resumption.standing.iteration
-    return iterations * config.num_envs * config.num_steps
+    return config.env_steps(0 if resumption is None else resumption.standing.iteration)

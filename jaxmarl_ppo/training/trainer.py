@@ -246,7 +246,7 @@ class Trainer:
             place = stack.enter_context(self._claimed(folder))
             progress = self._make_progress(folder)
             stack.enter_context(awake.cores_awake(self._keep_awake))
-            stack.enter_context(progress)
+            stack.callback(progress.close)
             interruption = Interruption(lambda: progress.set_phase("stopping"))
             stack.enter_context(interruption)
             progress.set_phase("compiling")
@@ -338,7 +338,7 @@ class Trainer:
             saver=make_saver(
                 folder,
                 self.config.checkpoints,
-                self._env_steps(1),
+                self.config.env_steps(1),
                 None if resumption is None else resumption.best,
                 self._processes,
             ),
@@ -371,7 +371,7 @@ class Trainer:
             history=loop.history,
             evaluations=loop.evaluations,
             run_dir=around.run_dir,
-            env_steps=self._env_steps(loop.iteration),
+            env_steps=self.config.env_steps(loop.iteration),
             interrupted=interrupted,
             stopped_by=stopped_by or (loop.stopped_by if interrupted else None),
             failed=error is not None,
@@ -388,7 +388,7 @@ class Trainer:
             config=self.config,
             record=loop.around.record,
             env_name=self.env.name,
-            resumed_at=self._env_steps(loop.iteration),
+            resumed_at=self.config.env_steps(loop.iteration),
             history=tuple(loop.history),
             evaluations=tuple(loop.evaluations),
             control=loop.around.callbacks.control,
@@ -468,7 +468,7 @@ class Trainer:
     def _make_progress(self, folder: Path) -> Progress:
         config, title = self.config, f"{self.title} | {folder}"
         policies = self.learner.players.policies
-        total = self._env_steps(config.num_iterations)
+        total = self.config.env_steps(config.num_iterations)
         return make_progress(self._show_progress, title, total, self.env.agents, policies)
 
     def _kernels_in_words(self) -> str:
@@ -513,6 +513,3 @@ class Trainer:
         """Name the run, for its folder."""
         which = f"{self.config.num_seeds}seeds" if self._is_group else f"seed{self.config.seed}"
         return f"{name_of_run(self.env, self.config)}-{which}"
-
-    def _env_steps(self, num_iterations: int) -> int:
-        return num_iterations * self.config.num_envs * self.config.num_steps

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_ppo.machine.cores import usable_cores
+from jaxmarl_envs.backend import usable_cores
 from jaxmarl_ppo.machine.hardware import processor_name
 from ray_baseline.scenarios import Measure, Scenario
 

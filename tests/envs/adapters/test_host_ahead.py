@@ -217,7 +217,7 @@ def test_training_starts_processes_before_it_compiles(monkeypatch):
     ("num_workers", "expected"), [(0, False), (1, True), (2, True), (3, False)]
 )
 def test_steps_begin_ahead_where_a_core_is_left(monkeypatch, num_workers, expected):
-    monkeypatch.setattr(host, "_num_cores", lambda: 3)
+    monkeypatch.setattr(host, "usable_cores", lambda: 3)
     assert from_pettingzoo(Leavers, num_workers=num_workers).steps_ahead == expected
 
 

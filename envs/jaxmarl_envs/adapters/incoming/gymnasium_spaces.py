@@ -117,7 +117,7 @@ class AgentSpaces:
         return flat if self._scale is None else flat / self._scale
 
     def _wrong(self, seen: Any, why: str) -> ValueError:
-        return ValueError(f"agent {self.agent!r} observes {_shown(seen)}: {why}")
+        return ValueError(f"agent {self.agent!r} observes {shown(seen)}: {why}")
 
     @functools.cached_property
     def _actions(self) -> Actions:
@@ -140,7 +140,7 @@ class AgentSpaces:
             return legal_options(self.own_action, self._actions, mask, self.joint)
         except ValueError as error:
             raise ValueError(
-                f"agent {self.agent!r} has the {MASK} {_shown(mask)}, which {error}; its action "
+                f"agent {self.agent!r} has the {MASK} {shown(mask)}, which {error}; its action "
                 f"space is {self.own_action}"
             ) from error
 
@@ -298,7 +298,8 @@ def _parts(space: Any, path: tuple[Any, ...]) -> Iterator[Part]:
         yield Part(path, tuple(space.shape), divisor=255 if _is_image(space) else 1)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Represent a value in one line that is not too long for a message."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
 

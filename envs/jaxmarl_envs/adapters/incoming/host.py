@@ -8,7 +8,6 @@ Of an episode longer than its state remembers, nothing but the game itself knows
 goes on, but where another process takes it up, such as a resumed run, it begins anew.
 """
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from jaxmarl_envs.adapters.incoming.host_pool import HostPool
 from jaxmarl_envs.adapters.incoming.host_rows import ArraySpec, Frame, GameStep, RowSpec
 from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.host_worker import Game
-from jaxmarl_envs.backend import skip_unless
+from jaxmarl_envs.backend import skip_unless, usable_cores
 from jaxmarl_envs.core import Ahead, MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.observations import Part
 from jaxmarl_envs.spaces import Box, Space
@@ -108,7 +107,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         check_step_timeout(step_timeout)
         self.name, self.agents = name, layout.agents
         self.layout = layout
-        num_workers = _num_cores() if num_workers is None else num_workers
+        num_workers = usable_cores() if num_workers is None else num_workers
         self._actions = self.action_layout(())
         widest = np.max([space.shape for space in layout.observation_spaces], axis=0).tolist()
         features = len(self.agents), *widest
@@ -117,7 +116,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
             name, make_game, self._spec, num_workers, layout.agents, step_timeout, in_batches
         )
         # Where workers leave a core to the policies. Batch simulators step all their games at once.
-        self.steps_ahead = not in_batches and 0 < num_workers < _num_cores()
+        self.steps_ahead = not in_batches and 0 < num_workers < usable_cores()
         warnings.warn(
             f"environment {name!r} is stepped in Python, not compiled: expect thousands of steps a "
             "second, or tens of thousands of a cheap game, a small fraction of what a JAX "
@@ -359,9 +358,3 @@ def _draw_reset_seed(key: jax.Array) -> jax.Array:
 def _draw_seed(key: jax.Array) -> jax.Array:
     """Draw a seed, `[]` uint32, of 31 bits, since many games accept no more."""
     return jax.random.bits(key, dtype=jnp.uint32) >> 1
-
-
-def _num_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

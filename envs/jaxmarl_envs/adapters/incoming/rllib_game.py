@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces, shown
 from jaxmarl_envs.adapters.incoming.host_rows import GameStep
 from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
@@ -81,7 +81,7 @@ class RawEnv:
         found = self.env.step(actions)
         if not isinstance(found, tuple) or len(found) not in (4, 5):
             raise ValueError(
-                f"step returns {_shown(found)}; expected (observations, rewards, terminateds, "
+                f"step returns {shown(found)}; expected (observations, rewards, terminateds, "
                 "truncateds, infos), dictionaries by agent"
             )
         infos = found[-1] if isinstance(found[-1], (dict, Mapping)) else {}
@@ -284,11 +284,6 @@ def _by_time_limit(info: Any) -> bool:
 def _check_by_agent(call: str, what: str, found: Any) -> None:
     if type(found) is not dict and not isinstance(found, Mapping):
         raise ValueError(
-            f"{call} returns {what} that are no dictionary by agent: {_shown(found)}; an "
+            f"{call} returns {what} that are no dictionary by agent: {shown(found)}; an "
             'environment of one agent comes in by make("gymnasium", ...)'
         )
-
-
-def _shown(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else f"{text[:77]}..."
