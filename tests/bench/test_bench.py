@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from command_line import status_of
 from hybrid_env_deploy import Hybrid
 from plan_envs import Plan, bring_in
 
@@ -22,7 +23,6 @@ from jaxmarl_ppo.bench.timing import time_in_turn
 from jaxmarl_ppo.bench.training import measure
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.cli import bench as bench_cli
-from jaxmarl_ppo.cli.main import main
 from jaxmarl_ppo.learner.build import make_learner
 
 SMALL = Workload("tic_tac_toe", network_kwargs={"hidden_sizes": (8,)}, num_envs=2, num_steps=2)
@@ -106,9 +106,7 @@ def test_the_table_and_the_json_object(tiny, monkeypatch, capsys):
         "4",
     ]
     for extra in ([], ["--json"]):
-        with pytest.raises(SystemExit) as ended:
-            main(["bench", *options, *extra])
-        assert ended.value.code == 0
+        assert status_of("bench", *options, *extra) == 0
     workload = Workload(
         mapping="per_agent", num_envs=8, num_steps=4, network_kwargs={"separate_critic": True}
     )
@@ -154,9 +152,7 @@ def test_a_fresh_process_is_timed():
     ],
 )
 def test_bad_options_are_one_line(options, message, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["bench", *options.split()])
-    assert ended.value.code == 2
+    assert status_of("bench", *options.split()) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

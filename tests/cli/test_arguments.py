@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import rllib_envs
+from command_line import run
 
 from jaxmarl_ppo.cli import completion
 from jaxmarl_ppo.cli import main as cli
@@ -16,14 +17,6 @@ from jaxmarl_ppo.cli.train import parse_train
 from jaxmarl_ppo.config.annotations import arity_of
 from jaxmarl_ppo.config.schema import places
 from jaxmarl_ppo.devices.compiled_runs import CompiledRuns
-
-
-def run(capsys, text):
-    """Exit status, standard output, standard error."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(text.split() if isinstance(text, str) else text)
-    captured = capsys.readouterr()
-    return caught.value.code or 0, captured.out, captured.err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import time
 
 import jax
 import pytest
+from command_line import run
 
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.cli import train as cli_train
@@ -40,14 +41,6 @@ def cache_dir(tmp_path_factory):
     yield names["jax_compilation_cache_dir"]
     for name, value in before.items():
         jax.config.update(name, value)
-
-
-def run(capsys, *args):
-    """Exit status, standard output, standard error."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(args)
-    captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
 
 
 @pytest.fixture(scope="module")
@@ -347,9 +340,7 @@ def test_cores_are_kept_awake_as_the_user_says(capsys, monkeypatch, args, wanted
         raise ValueError(f"wanted: {keep_cores_awake}")
 
     monkeypatch.setattr(trainer, "Trainer", record)
-    with pytest.raises(SystemExit):
-        cli.main(["train", "tic_tac_toe", *args])
-    assert f"wanted: {wanted}" in capsys.readouterr().err
+    assert f"wanted: {wanted}" in run(capsys, "train", "tic_tac_toe", *args)[2]
 
 
 def test_loggers_are_named_one_by_one(capsys, monkeypatch):
@@ -359,9 +350,7 @@ def test_loggers_are_named_one_by_one(capsys, monkeypatch):
     monkeypatch.setattr(trainer, "Trainer", record)
     monkeypatch.setattr(loggers, "LOGGERS", {"wandb": lambda: "W", "mlflow": lambda: "M"})
     for args, told in (([], []), (["--log", "mlflow", "--log", "wandb"], ["M", "W"])):
-        with pytest.raises(SystemExit):
-            cli.main(["train", "tic_tac_toe", *args])
-        assert f"told: {told}" in capsys.readouterr().err
+        assert f"told: {told}" in run(capsys, "train", "tic_tac_toe", *args)[2]
 
 
 def test_list_of_environments(capsys, monkeypatch):

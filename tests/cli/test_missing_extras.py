@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 import rllib_envs
-
-from jaxmarl_ppo.cli import main as cli
+from command_line import status_of
 
 OWN = f"{Path(rllib_envs.__file__)}:Duel"
 
@@ -25,9 +24,7 @@ OWN = f"{Path(rllib_envs.__file__)}:Duel"
 )
 def test_the_extra_is_told_in_one_sentence(library, extra, env, command, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(SystemExit) as caught:
-        cli.main([command, *env.split()])
-    assert caught.value.code == 2
+    assert status_of(command, *env.split()) == 2
     (line,) = [x for x in capsys.readouterr().err.splitlines() if not x.startswith("warning")]
     assert line == (
         f"error: {library!r} is not installed: pip install './envs[{extra}]' in a clone of the "

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from command_line import run, status_of
 
 from jaxmarl_envs import make, registry
 from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig
@@ -47,14 +48,6 @@ def _own_sys_path():
         monkeypatch.setattr(sys, "path", list(sys.path))
         yield
     sys.modules.pop("tag_game", None)
-
-
-def run(capsys, *args):
-    """Exit status, standard output, standard error."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(args)
-    captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
 
 
 @pytest.fixture(scope="module")
@@ -434,7 +427,5 @@ def test_a_file_does_not_get_to_say_which_code_runs(tmp_path, capsys):
     config = tmp_path / "run.toml"
     kwargs = f'kwargs = {{groups = [["a"]], env = "{tmp_path}/code.py:Thing"}}'
     config.write_text(f'[env]\nname = "grouped"\n{kwargs}\n')
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["train", "--config", str(config), "--run-dir", str(tmp_path / "run")])
-    assert caught.value.code == 2
+    assert status_of("train", "--config", str(config), "--run-dir", str(tmp_path / "run")) == 2
     assert "code.py:Thing" in capsys.readouterr().err

@@ -8,11 +8,11 @@ import urllib.request
 
 import jax
 import pytest
+from command_line import run as call
 from page_data import read_page
 
 import jaxmarl_envs
 from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
-from jaxmarl_ppo.cli.main import main
 from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
@@ -38,13 +38,6 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lives(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("runs") / "lives", "flex_agents")
-
-
-def call(capsys, *args):
-    with pytest.raises(SystemExit) as stop:
-        main([str(arg) for arg in args])
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
 
 
 def test_watch_writes_a_page_into_the_run(run, capsys):

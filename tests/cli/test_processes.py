@@ -9,8 +9,9 @@ import threading
 import time
 
 import pytest
+from command_line import run, status_of
 
-from jaxmarl_ppo.cli import main, processes
+from jaxmarl_ppo.cli import processes
 from jaxmarl_ppo.cli.processes import JobOptions, launch, shares
 from jaxmarl_ppo.runs.files import LOCK_FILE
 from jaxmarl_ppo.runs.lock import check_free
@@ -167,9 +168,8 @@ def lives(pid):
 
 
 def test_a_job_on_a_cluster_needs_a_folder_that_all_share(capsys):
-    with pytest.raises(SystemExit):
-        main.main(["train", "crypto", "--ray", "auto", "--num-hosts", "2"])
-    assert "--ray needs --run-dir, a folder that all hosts share" in capsys.readouterr().err
+    _, _, errors = run(capsys, "train crypto --ray auto --num-hosts 2")
+    assert "--ray needs --run-dir, a folder that all hosts share" in errors
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,5 @@ def test_a_job_on_a_cluster_needs_a_folder_that_all_share(capsys):
 @pytest.mark.parametrize("command", ["train", "resume"])
 def test_options_that_do_not_go_together(capsys, tmp_path, command, args, message):
     what = {"train": "crypto", "resume": str(tmp_path)}[command]
-    with pytest.raises(SystemExit) as ended:
-        main.main([command, what, *args])
-    assert ended.value.code == 2
+    assert status_of(command, what, *args) == 2
     assert message in capsys.readouterr().err

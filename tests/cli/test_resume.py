@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from command_line import run, status_of
 
 from jaxmarl_envs import make
-from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.cli.run_end import tell_end
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig
 from jaxmarl_ppo.config.train import TrainConfig
@@ -19,22 +19,12 @@ from jaxmarl_ppo.training.trainer import Trainer
 TINY = "--num-envs 4 --num-steps 8 --hidden-sizes 4 --network mlp --no-progress --no-check-env"
 
 
-def run(capsys, text):
-    """Exit status, standard output, standard error."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(text.split())
-    captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
-
-
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
     """A run that its limit of time stops before it begins."""
     run_dir = tmp_path_factory.mktemp("stopped") / "run"
     arguments = f"train tic_tac_toe {TINY} --total-env-steps 96 --log-interval 1"
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*arguments.split(), "--max-minutes", "1e-6", "--run-dir", str(run_dir)])
-    assert caught.value.code == 0
+    assert status_of(*arguments.split(), "--max-minutes", "1e-6", "--run-dir", str(run_dir)) == 0
     return run_dir
 
 

@@ -5,21 +5,13 @@ import os
 import sys
 
 import pytest
+from command_line import run
 from run_folders import STEPS, end, log, make_group, make_run, record_of
 
 from jaxmarl_ppo.cli import completion
-from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 
 TINY = "--num-envs 4 --num-steps 8 --hidden-sizes 4 --network mlp --no-progress --no-check-env"
-
-
-def run(capsys, *words):
-    """Exit status, standard output, standard error."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(list(map(str, words)))
-    captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
 
 
 @pytest.fixture

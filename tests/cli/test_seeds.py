@@ -5,21 +5,13 @@ import json
 import re
 
 import pytest
+from command_line import run, status_of
 from documents import ROOT
 from page_data import read_page
 
-from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.evaluation.curve_tables import write_curves
 
 TINY = "--num-envs 2 --num-steps 8 --hidden-sizes 4 --ppo.num-minibatches 1 --no-progress"
-
-
-def run(capsys, text):
-    """Exit status, standard output, standard error."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(text.split())
-    captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +19,8 @@ def group(tmp_path_factory):
     """Two seeds that their limit of time stops before they begin, and that then go on."""
     run_dir = tmp_path_factory.mktemp("seeds") / "run"
     arguments = f"train tic_tac_toe {TINY} --num-seeds 2 --total-env-steps 96 --log-interval 1"
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*arguments.split(), "--max-minutes", "1e-6", "--run-dir", str(run_dir)])
-    assert caught.value.code == 0
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["resume", str(run_dir), "--no-progress", "--max-minutes", "10"])
-    assert caught.value.code == 0
+    assert status_of(*arguments.split(), "--max-minutes", "1e-6", "--run-dir", str(run_dir)) == 0
+    assert status_of("resume", str(run_dir), "--no-progress", "--max-minutes", "10") == 0
     return run_dir
 
 

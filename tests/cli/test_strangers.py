@@ -4,9 +4,9 @@ import json
 import sys
 
 import pytest
+from command_line import run, status_of
 
 from jaxmarl_ppo import Policy, Trainer, evaluate_run, load_run
-from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.pages.watch import watch_run
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.files import CONFIG_FILE, MANIFEST_FILE
@@ -44,9 +44,7 @@ def trained(tmp_path_factory):
     """A folder in which there is a run with a checkpoint."""
     folder = tmp_path_factory.mktemp("stranger")
     train = f"train relay {TINY} --no-progress --no-plays --no-check-env --run-dir {folder}/run"
-    with pytest.raises(SystemExit) as caught:
-        cli.main(train.split())
-    assert caught.value.code == 0
+    assert status_of(train) == 0
     return folder
 
 
@@ -104,14 +102,6 @@ COMMANDS = {
     "sweep a file": "sweep space.json --run-dir new",
     "sweep a folder": "sweep run",
 }
-
-
-def run(capsys, *words):
-    """Exit status, standard output, standard error."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(words)
-    captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("command", COMMANDS)

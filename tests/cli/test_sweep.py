@@ -6,8 +6,8 @@ import re
 import sys
 
 import pytest
+from command_line import run, status_of
 
-from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.cli import sweep as command
 
 SPACE = """
@@ -30,14 +30,6 @@ num_members = 2
 """
 
 
-def run(capsys, *words):
-    """Exit status, standard output, standard error."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["sweep", *words])
-    captured = capsys.readouterr()
-    return caught.value.code, captured.out, captured.err
-
-
 @pytest.fixture
 def space(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -48,20 +40,18 @@ def space(tmp_path, monkeypatch):
 
 @pytest.mark.rare
 def test_a_search_says_what_it_found_and_goes_on(capsys, space):
-    status, out, errors = run(capsys, "space.toml", "--run-dir", "run", "--no-check-env")
+    status, out, errors = run(capsys, "sweep", "space.toml", "--run-dir", "run", "--no-check-env")
     assert (status, errors) == (0, "")
     lines = [line for line in out.splitlines() if re.match(r"trial \d complete", line)]
     assert len(lines) == 2
     assert "default_ppo.gamma 0.5" in out
     assert "2 of 2 trials are over" in out
     assert "train it: jaxmarl-ppo train --config run/best.toml" in out
-    status, again, _ = run(capsys, "run", "--no-check-env", "--no-progress")
+    status, again, _ = run(capsys, "sweep", "run", "--no-check-env", "--no-progress")
     assert status == 0
     assert again == out[out.index(again[:40]) :]
     train = "train --config run/best.toml --run-dir best --no-progress --no-check-env"
-    with pytest.raises(SystemExit) as caught:
-        cli.main(train.split())
-    assert caught.value.code == 0
+    assert status_of(train) == 0
     assert json.loads((space.parent / "best" / "config.json").read_text())["env"]["make"] == {
         "name": "tic_tac_toe",
         "kwargs": {"size": 2, "k": 2},
@@ -85,7 +75,7 @@ def test_a_search_says_what_it_found_and_goes_on(capsys, space):
     ],
 )
 def test_what_cannot_be_is_one_sentence(capsys, space, words, message):
-    status, out, errors = run(capsys, *words)
+    status, out, errors = run(capsys, "sweep", *words)
     assert (status, out) == (2, "")
     assert message in errors
     assert errors.count("\n") == 1
@@ -94,7 +84,7 @@ def test_what_cannot_be_is_one_sentence(capsys, space, words, message):
 @pytest.mark.rare
 def test_options_of_all_runs_override_the_file_s(capsys, space):
     options = "--num-envs 8 --network gru --env-kwargs k=1 --seed 3 --quiet --no-check-env"
-    assert run(capsys, "space.toml", "--run-dir", "run", *options.split()) == (0, "", "")
+    assert run(capsys, "sweep", "space.toml", "--run-dir", "run", *options.split()) == (0, "", "")
     for number in range(2):
         record = json.loads((space.parent / f"run/trials/{number:06}/config.json").read_text())
         assert record["config"]["num_envs"] == 8
@@ -102,7 +92,7 @@ def test_options_of_all_runs_override_the_file_s(capsys, space):
         assert record["env"]["make"]["kwargs"] == {"size": 2, "k": 1}
     # Of options that both have, the search's own is meant.
     assert json.loads((space.parent / "run/search.json").read_text())["search"]["seed"] == 3
-    status, out, errors = run(capsys, "run", "--quiet", "--no-check-env")
+    status, out, errors = run(capsys, "sweep", "run", "--quiet", "--no-check-env")
     assert (status, out, errors) == (0, "", "")
 
 
@@ -111,7 +101,7 @@ def test_code_that_a_file_names_is_not_run(capsys, space):
         SPACE.replace('{ name = "tic_tac_toe", kwargs = { size = 2, k = 2 } }', '"a.py:A"')
     )
     (space.parent / "a.py").write_text("raise SystemExit(3)")
-    status, _, errors = run(capsys, "space.toml")
+    status, _, errors = run(capsys, "sweep", "space.toml")
     assert status == 2
     assert "no code is run because a file names it; if you trust it, name it too: --env" in errors
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from command_line import run as call
 from documents import ROOT, python_blocks
 from gymnasium import spaces
 from hybrid_env_deploy import Hybrid
@@ -19,7 +20,6 @@ from probe_envs import RandomLives, Reach, tiny_learner
 
 import jaxmarl_envs
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
-from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
@@ -378,14 +378,6 @@ def run_dir(tmp_path_factory):
     save_population(folder / POLICIES_FILE, learner.players.names, decisive(learner))
     (folder / CONFIG_FILE).write_text(dump_json(run_record(env, params, config)))
     return folder
-
-
-def call(capsys, *args):
-    try:
-        status = cli.main(list(map(str, args)))
-    except SystemExit as error:
-        status = error.code
-    return status, *capsys.readouterr()
 
 
 def test_a_policy_is_exported_by_a_command(run_dir, capsys, tmp_path, monkeypatch):

@@ -3,8 +3,8 @@
 import socket
 
 import pytest
+from command_line import run, status_of
 
-from jaxmarl_ppo.cli import main
 from jaxmarl_ppo.on_ray import cluster
 from jaxmarl_ppo.on_ray.job import host_resources
 from jaxmarl_ppo.on_ray.workers import RayCluster
@@ -68,9 +68,7 @@ def test_other_versions_are_refused():
 def test_without_ray_it_is_said_how_to_install_it(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(cluster.sys.modules, "ray", None)
     command = ["train", "crypto", "--num-hosts", "2", "--ray", "auto", "--run-dir"]
-    with pytest.raises(SystemExit) as ended:
-        main.main([*command, str(tmp_path / "run")])
-    assert ended.value.code == 2
+    assert status_of(*command, str(tmp_path / "run")) == 2
     said = capsys.readouterr().err
     advice = "pip install ./envs '.[ray]' in a clone of the repository"
     assert said == f"error: a Ray cluster needs ray: {advice}\n"
@@ -94,6 +92,5 @@ def test_a_worker_needs_a_cpu():
 
 def test_options_without_effect_are_refused(capsys, tmp_path):
     (tmp_path / "space.toml").touch()
-    with pytest.raises(SystemExit):
-        main.main(["sweep", str(tmp_path / "space.toml"), "--cpus-per-worker", "2"])
-    assert "--cpus-per-worker has no effect without --ray" in capsys.readouterr().err
+    _, _, errors = run(capsys, "sweep", tmp_path / "space.toml", "--cpus-per-worker", "2")
+    assert "--cpus-per-worker has no effect without --ray" in errors

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from command_line import status_of
 
 import jaxmarl_envs
 import jaxmarl_ppo
-from jaxmarl_ppo.cli.main import main
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig
@@ -40,9 +40,7 @@ PERMITTED = {
 
 
 def call(*args):
-    with pytest.raises(SystemExit) as stop:
-        main([str(arg) for arg in args])
-    assert stop.value.code == 0
+    assert status_of(*args) == 0
 
 
 def train_on(run_dir, iterations):

@@ -5,13 +5,13 @@ import re
 import jax
 import numpy as np
 import pytest
+from command_line import status_of
 from documents import ROOT, run_blocks
 
 import jaxmarl_envs
 import jaxmarl_ppo
 from jaxmarl_envs import registry
 from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
-from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.config.rllib.translate import RLlibTranslationWarning
 from jaxmarl_ppo.evaluation import trajectories
@@ -70,9 +70,7 @@ def test_recipes_run_and_their_tables_are_read(tmp_path, monkeypatch):
     assert stages == sorted(stages)
     assert len(namespace["seeds"].members) == 8
     files = ["--picture", "curve.pdf", "--csv", "curves.csv", "--summary", "summary.csv"]
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["report", "runs/seeds", *files])
-    assert caught.value.code == 0
+    assert status_of("report", "runs/seeds", *files) == 0
     assert (tmp_path / "curve.pdf").read_bytes().startswith(b"%PDF")
     pandas = pytest.importorskip("pandas")
     curves = pandas.read_csv("curves.csv").query("metric == 'agents/x/return_mean'")
@@ -90,9 +88,7 @@ def test_the_curriculum_of_a_file_is_read_as_the_document_shows_it(tmp_path, cap
     path.write_text(block)
     command = re.search(r"# jaxmarl-ppo (.*) --config", block)
     assert command is not None
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*command[1].split(), "--config", str(path), "--dry-run"])
-    assert caught.value.code == 0
+    assert status_of(*command[1].split(), "--config", str(path), "--dry-run") == 0
     assert "jaxmarl_envs.toy:RememberCue" in command[1]
 
 

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from command_line import status_of
 from jumanji_games import GAMES, GRID
 from probe_envs import quick_jit
 
 from jaxmarl_envs import Box, Discrete, MultiDiscrete, check_env, from_jumanji, make
 from jaxmarl_envs.permission import NotPermitted, importing_only
 from jaxmarl_ppo import load_run
-from jaxmarl_ppo.cli import main as cli
 
 jumanji = pytest.importorskip("jumanji")
 
@@ -470,13 +470,9 @@ print(jumanji("Cleaner-v0").agents)
 def test_a_run_trains_from_the_command_line_and_is_read_without_naming_it(tmp_path):
     options = ["env_id=Connector-v3", "time_limit=12", f"generator={json.dumps(GRID)}"]
     sizes = "--num-envs 4 --num-steps 8 --total-env-steps 96 --hidden-sizes 8 --no-progress"
-    run_dir = str(tmp_path / "run")
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(
-            ["train", "jumanji", "--env-kwargs", *options, *sizes.split(), "--run-dir", run_dir]
-        )
-    assert not stopped.value.code
-    run = load_run(run_dir)
+    run_dir = ["--run-dir", str(tmp_path / "run")]
+    assert status_of("train", "jumanji", "--env-kwargs", *options, *sizes.split(), *run_dir) == 0
+    run = load_run(tmp_path / "run")
     assert run.env.horizon(()) == 12
     assert run.env.agents == ("agent_0", "agent_1", "agent_2")
 

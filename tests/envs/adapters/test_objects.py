@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from command_line import status_of
 from flax import struct
 from probe_envs import quick_jit
 
@@ -22,7 +23,6 @@ from jaxmarl_envs import (
     make,
 )
 from jaxmarl_ppo import load_run
-from jaxmarl_ppo.cli import main as cli
 
 # A class of Craftax's interface, which is gymnax's before 1.0 without its classes, and a factory.
 WALK = '''
@@ -175,9 +175,7 @@ def test_a_run_of_an_object_is_trained_and_evaluated_by_its_factory(tmp_path, ca
         ["train", name, "--env-kwargs", "num_agents=2", *sizes.split(), "--run-dir", run_dir],
         ["evaluate", run_dir, "--env", name, "--episodes", "8"],
     ):
-        with pytest.raises(SystemExit) as stopped:
-            cli.main(words)
-        assert not stopped.value.code, capsys.readouterr().err
+        assert status_of(*words) == 0, capsys.readouterr().err
     assert "agent_1" in capsys.readouterr().out
     assert load_run(run_dir, env=name).env.agents == ("agent_0", "agent_1")
     with pytest.raises(ValueError, match=r"walk\.py:walk"):
