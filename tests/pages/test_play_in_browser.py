@@ -13,6 +13,7 @@ from browser import (
     set_width,
     try_again,
     violations,
+    visit,
 )
 from hybrid_env_deploy import Hybrid
 from playing import served, tables_of
@@ -52,12 +53,8 @@ def page(drivers, minimax):
 
 
 def show(driver, address):
-    requests(driver), complaints(driver)
-    set_width(driver, 1280)
     driver.get("about:blank")
-    driver.get(address)
-    WebDriverWait(driver, 20).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#picture svg"))
-    return driver
+    return visit(driver, address, "#picture svg")
 
 
 def status(driver):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("selenium")
-from browser import open_browser
 from jax import lax
 
 from jaxmarl_envs.threefry import fold_in, split, unrolled
@@ -229,13 +228,6 @@ CASES = {
         KEYS,
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def driver():
-    browser = open_browser()
-    yield browser
-    browser.quit()
 
 
 def compute(driver, fn, *examples):

@@ -9,12 +9,12 @@ pytest.importorskip("selenium")
 from browser import (
     complaints,
     keep_picture,
-    open_browser,
     requests,
     set_scheme,
     set_width,
     try_again,
     violations,
+    visit,
 )
 from hybrid_env_deploy import Hybrid
 from probe_envs import tiny_learner
@@ -62,24 +62,13 @@ def pages(tmp_path_factory):
     return found
 
 
-@pytest.fixture(scope="module")
-def driver():
-    browser = open_browser()
-    yield browser
-    browser.quit()
-
-
 @pytest.fixture
 def page(driver, pages):
     return show(driver, pages["tic_tac_toe"])
 
 
 def show(driver, path):
-    requests(driver), complaints(driver)
-    set_width(driver, 1280)
-    driver.get(path.as_uri())
-    WebDriverWait(driver, 10).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#picture svg"))
-    return driver
+    return visit(driver, path.as_uri(), "#picture svg")
 
 
 def test_every_choice_and_every_number_has_its_bars(driver, tmp_path):

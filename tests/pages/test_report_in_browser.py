@@ -11,12 +11,13 @@ pytest.importorskip("selenium")
 from browser import (
     complaints,
     keep_picture,
-    open_browser,
     requests,
+    rows,
     set_scheme,
     set_width,
     try_again,
     violations,
+    visit,
 )
 from PIL import Image
 from playing import tables_of
@@ -117,26 +118,8 @@ def pages(record, tmp_path_factory):
     return {name: page.save(folder / f"{name}.html") for name, page in saved.items()}
 
 
-@pytest.fixture(scope="module")
-def driver():
-    browser = open_browser()
-    yield browser
-    browser.quit()
-
-
 def show(driver, address):
-    requests(driver), complaints(driver)
-    set_width(driver, 1280)
-    driver.get(address)
-    WebDriverWait(driver, 20).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#curves svg"))
-    return driver
-
-
-def rows(driver, table):
-    return [
-        [cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th,td")]
-        for row in driver.find_elements(By.CSS_SELECTOR, f"#{table} tbody tr")
-    ]
+    return visit(driver, address, "#curves svg")
 
 
 def paths(driver):

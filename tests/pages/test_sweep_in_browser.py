@@ -9,14 +9,14 @@ pytest.importorskip("selenium")
 from browser import (
     complaints,
     keep_picture,
-    open_browser,
     requests,
+    rows,
     set_scheme,
     set_width,
     violations,
+    visit,
 )
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
 
 from jaxmarl_ppo.config.run import ObjectiveConfig
 from jaxmarl_ppo.config.search import Choices, Range
@@ -56,26 +56,8 @@ def pages(tmp_path_factory):
     return {name: page.save(folder / f"{name}.html") for name, page in made.items()}
 
 
-@pytest.fixture(scope="module")
-def driver():
-    browser = open_browser()
-    yield browser
-    browser.quit()
-
-
 def show(driver, address):
-    requests(driver), complaints(driver)
-    set_width(driver, 1280)
-    driver.get(address.as_uri())
-    WebDriverWait(driver, 20).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#trials thead"))
-    return driver
-
-
-def rows(driver, table):
-    return [
-        [cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th,td")]
-        for row in driver.find_elements(By.CSS_SELECTOR, f"#{table} tbody tr")
-    ]
+    return visit(driver, address.as_uri(), "#trials thead")
 
 
 def lines(driver):

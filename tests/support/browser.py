@@ -9,12 +9,14 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 # Violations of these kinds keep people from using a page.
 GRAVE = ("serious", "critical")
 
 
-def open_browser(dark=False):
+def open_browser():
     """Start Chromium, with everything that it asks of the network and says on its console noted."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or "chromium"
@@ -25,8 +27,6 @@ def open_browser(dark=False):
         "--hide-scrollbars",
     ):
         options.add_argument(argument)
-    if dark:
-        options.add_argument("--force-dark-mode")
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     return webdriver.Chrome(options, Service(shutil.which("chromedriver")))
 
@@ -41,6 +41,23 @@ def set_width(driver, width, height=900):
     """Give the page a window of so many pixels, as a phone has it."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def visit(driver, address, drawn, seconds=20):
+    """Open a page with nothing noted before, and wait for an element that it draws."""
+    requests(driver), complaints(driver)
+    set_width(driver, 1280)
+    driver.get(address)
+    WebDriverWait(driver, seconds).until(lambda d: d.find_elements(By.CSS_SELECTOR, drawn))
+    return driver
+
+
+def rows(driver, table):
+    """List the texts of a table's cells, row by row."""
+    return [
+        [cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th,td")]
+        for row in driver.find_elements(By.CSS_SELECTOR, f"#{table} tbody tr")
+    ]
 
 
 def requests(driver):
