@@ -17,6 +17,7 @@ OWN = f"{Path(rllib_envs.__file__)}:Duel"
         ("pgx", "pgx", "pgx --env-kwargs env_id=tic_tac_toe"),
         ("gymnax", "gymnax", "gymnax --env-kwargs env_id=CartPole-v1"),
         ("jaxmarl", "jaxmarl", "jaxmarl --env-kwargs env_id=MPE_simple_spread_v3"),
+        ("jumanji", "jumanji", "jumanji --env-kwargs env_id=Snake-v1"),
         ("pettingzoo", "pettingzoo", "pettingzoo --env-kwargs env_id=mpe2.simple_spread_v3"),
         ("gymnasium", "gymnasium", "gymnasium --env-kwargs env_id=CartPole-v1"),
         ("cloudpickle", "gymnasium", OWN),

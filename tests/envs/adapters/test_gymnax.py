@@ -3,8 +3,6 @@
 import functools
 import json
 import re
-import subprocess
-import sys
 import types
 
 import jax
@@ -455,23 +453,3 @@ def test_an_environment_of_ones_own_with_a_key_and_a_grid_of_actions(register):
     np.testing.assert_array_equal(reward, [action[0, 3], 0])
     np.testing.assert_array_equal(after.features[1], obs.features[1])
     assert (after.features[0] != obs.features[0]).all()
-
-
-@pytest.mark.rare
-def test_gymnax_waits_until_it_is_needed_and_warns_of_nothing():
-    program = """
-import sys
-from jaxmarl_envs.adapters.incoming.gymnax import Lifted
-assert "gymnax" not in sys.modules and "matplotlib" not in sys.modules
-print(Lifted("CartPole-v1", num_agents=2).agents)
-"""
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (result.returncode, result.stdout.strip()) == (0, "('agent_0', 'agent_1')"), (
-        result.stderr
-    )

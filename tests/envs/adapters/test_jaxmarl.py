@@ -1,8 +1,6 @@
 """JaxMARL's environments through the adapter, against JaxMARL's own, step for step."""
 
 import json
-import subprocess
-import sys
 import types
 
 import jax
@@ -475,28 +473,3 @@ def test_an_unknown_id_names_the_closest_and_all_valid_ids():
 def test_options_that_jaxmarl_does_not_take_are_named(env_id, options, complaint):
     with pytest.raises(ValueError, match=f"{env_id}.*{complaint}|{complaint}"):
         JaxMARL(env_id, **options)
-
-
-def test_a_missing_library_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jaxmarl", None)
-    with pytest.raises(ImportError, match=r"pip install '\./envs\[jaxmarl\]'"):
-        JaxMARL("hanabi")
-
-
-@pytest.mark.rare
-def test_jaxmarl_waits_until_it_is_needed_and_prints_and_warns_of_nothing():
-    program = """
-import sys
-from jaxmarl_envs.adapters.incoming.jaxmarl import JaxMARL
-assert "jaxmarl" not in sys.modules and "matplotlib" not in sys.modules
-print(JaxMARL("overcooked").agents)
-"""
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    found = (result.returncode, result.stdout.strip())
-    assert found == (0, "('agent_0', 'agent_1')"), result.stderr

@@ -1,8 +1,6 @@
 """Jumanji's environments through the adapter, against Jumanji's own, step for step."""
 
 import json
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -437,31 +435,6 @@ def test_a_file_names_jumanji_s_own_classes_and_no_others(tmp_path, monkeypatch)
     with importing_only("Traced-v0"), pytest.raises(TypeError, match="not a callable"):
         make("jumanji", env_id="Traced-v0")
     assert mark.exists()
-
-
-def test_a_missing_library_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jumanji", None)
-    with pytest.raises(ImportError, match=r"pip install '\./envs\[jumanji\]'"):
-        make("jumanji", env_id="Snake-v1")
-
-
-@pytest.mark.rare
-def test_jumanji_waits_until_it_is_needed_and_warns_of_nothing():
-    program = """
-import sys
-from jaxmarl_envs.adapters.incoming.jumanji import jumanji
-assert "jumanji" not in sys.modules and "matplotlib" not in sys.modules
-print(jumanji("Cleaner-v0").agents)
-"""
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    found = (result.returncode, result.stdout.strip())
-    assert found == (0, "('agent_0', 'agent_1', 'agent_2')"), result.stderr
 
 
 # ---- Training and random play --------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """What RLlib records through the adapter, against the environment stepped plainly."""
 
-import importlib
 import itertools
-import sys
 from collections import defaultdict
 
 import numpy as np
@@ -318,14 +316,6 @@ def test_actions_are_those_of_the_agents_that_were_asked():
         env.step({"z": 0})
     with pytest.raises(ValueError, match="action 9 of 'x' is not in its space"):
         env.step({"x": 9})
-
-
-def test_where_the_library_is_missing_the_import_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "jaxmarl_envs.adapters.outgoing.rllib")
-    for module in [m for m in sys.modules if m.split(".")[0] == "ray"]:
-        monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"pip install '\./envs\[ray\]'"):
-        importlib.import_module("jaxmarl_envs.adapters.outgoing.rllib")
 
 
 # ---- Training ------------------------------------------------------------------------------------

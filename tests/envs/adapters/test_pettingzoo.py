@@ -1,9 +1,7 @@
 """PettingZoo's own checks of our environments, and what they show against stepping them plainly."""
 
 import functools
-import importlib
 import re
-import sys
 import warnings
 from collections import defaultdict
 
@@ -415,11 +413,3 @@ def test_what_cannot_be_is_refused_by_name():
         parallel.step({"eve_0": 4})
     with pytest.raises(ValueError, match="unknown agent 'dora'"):
         parallel.action_space("dora")
-
-
-def test_where_the_library_is_missing_the_import_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "jaxmarl_envs.adapters.outgoing.pettingzoo")
-    for module in [m for m in sys.modules if m.split(".")[0] == "pettingzoo"]:
-        monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"pip install '\./envs\[pettingzoo\]'"):
-        importlib.import_module("jaxmarl_envs.adapters.outgoing.pettingzoo")

@@ -3,8 +3,6 @@
 import dataclasses
 import importlib.util
 import json
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -483,32 +481,6 @@ def test_the_contract_is_kept_by_slower_games(env_id):
     limit = env.horizon(params)
     report = check_env(env, params, num_steps=500 if limit is None else limit + 8)
     assert report.num_episodes >= 1
-
-
-def test_pgx_waits_until_it_is_needed():
-    program = """
-import sys
-import jaxmarl_envs.adapters.incoming.pgx
-assert "pgx" not in sys.modules
-env, params = __import__("jaxmarl_envs").make("pgx", env_id="kuhn_poker")
-print(env.agents, "pgx" in sys.modules)
-"""
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (result.returncode, result.stdout.strip()) == (0, "('player_0', 'player_1') True"), (
-        result.stderr
-    )
-
-
-def test_without_pgx_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pgx", None)
-    with pytest.raises(ImportError, match=r"pip install '\./envs\[pgx\]'"):
-        Pgx("connect_four")
 
 
 # ---- Connect four as the script trains it --------------------------------------------------------
