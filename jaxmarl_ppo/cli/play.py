@@ -83,7 +83,5 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
 def _export(table: "Table", title: str, path: Path) -> int:
     from jaxmarl_ppo.pages.play_page import play_page
 
-    play_page(table, f"{table.env.name}: {title}").save(path)
-    size = f"{path.stat().st_size / 1000:,.0f} kB"
-    session.show(f"saved in {path} ({size}); open it in a browser")
+    session.tell_page(play_page(table, f"{table.env.name}: {title}").save(path))
     return 0

@@ -89,8 +89,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
     page = report_runs(folders, options.plays, seed, options.env, allowed)
     beside = folders[0] if len(folders) == 1 else Path()
     path = page.save(beside / REPORT_FILE if options.out is None else options.out)
-    size = f"{path.stat().st_size / 1000:,.0f} kB"
-    session.show(f"saved in {path} ({size}); open it in a browser")
+    session.tell_page(path)
     return 0
 
 

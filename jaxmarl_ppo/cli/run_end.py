@@ -1,7 +1,5 @@
 """End of a training command: the printed summary, and the report with sample episodes."""
 
-import signal
-
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.config.train import TrainConfig
@@ -27,8 +25,7 @@ def tell_end(
         The exit status: 0 where the run was completed or ended as configured, and 128 and the
         number of the signal, as a shell reports it, where a signal ended it.
     """
-    number = _signal_of(result)
-    status = 128 + number if number else 0
+    status = session.signal_status(result.stopped_by)
     if not tells:
         return status
     total = config.env_steps(config.num_iterations)
@@ -78,13 +75,7 @@ def show_plays(
         tells: whether to print where the report is.
     """
     wanted = not trainer.env.steps_on_host if plays is None else plays
-    if wanted and not _signal_of(result):
+    if wanted and not session.signal_status(result.stopped_by):
         page = report_runs([result.run_dir], env=trainer.env).save(result.run_dir / REPORT_FILE)
         if tells:
             session.show(f"results, with episodes to watch: {page}")
-
-
-def _signal_of(result: TrainResult) -> int:
-    """Return the number of the signal that ended a run; 0 for none."""
-    ended_by = getattr(signal, result.stopped_by or "", None)
-    return int(ended_by) if isinstance(ended_by, signal.Signals) else 0

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -233,3 +234,15 @@ def show(report: Any) -> None:
         print(printable(report, keep=LINES), flush=True)
     else:
         PlainConsole().print(report)
+
+
+def tell_page(path: Path) -> None:
+    """Print where a page was saved, and its size."""
+    size = f"{path.stat().st_size / 1000:,.0f} kB"
+    show(f"saved in {path} ({size}); open it in a browser")
+
+
+def signal_status(stopped_by: str | None) -> int:
+    """Return 128 and the number of the signal that is named, as a shell does; 0 for none."""
+    ended_by = getattr(signal, stopped_by or "", None)
+    return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0

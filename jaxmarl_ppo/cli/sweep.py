@@ -1,7 +1,6 @@
 """`jaxmarl-ppo sweep`: search for the configuration that reaches an objective best."""
 
 import importlib
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,8 +196,7 @@ def tell_end(
     """
     if tells:
         _tell_result(result, config, env)
-    ended_by = getattr(signal, result.stopped_by or "", None)
-    return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0
+    return session.signal_status(result.stopped_by)
 
 
 def _tell_result(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> None:

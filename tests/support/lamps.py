@@ -90,6 +90,17 @@ class Rounds(Lamps):
         return obs, state, reward, ended, *rest
 
 
+class Unlucky(Lamps):
+    """A few of the environments come to their fault; which ones is drawn as they begin."""
+
+    name = "unlucky"
+
+    def reset_env(self, key, params):
+        unlucky = jax.random.bernoulli(jax.random.fold_in(key, 1), 0.3)
+        obs, state = super().reset_env(key, params)
+        return obs, state.replace(time=jnp.where(unlucky, state.time, -(10**6)))
+
+
 NUM_ENVS, NUM_STEPS = 4, 8
 # As many points as the schedule of the run that diverges, so that both share a compilation.
 STEADY = ((0.0, 1e-2), (120.0, 1e-2), (121.0, 1e-2))

@@ -5,7 +5,6 @@ import json
 import warnings
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from lamps import (
@@ -15,6 +14,7 @@ from lamps import (
     NUM_STEPS,
     LampParams,
     Lamps,
+    Unlucky,
     cut_back,
     make_trainer,
     read_entries,
@@ -301,17 +301,6 @@ def test_a_member_that_diverges_becomes_a_copy(tmp_path):
         again = resume(torn).train()
     assert_same_end(again, result)
     assert again.stopped_members.keys() == result.stopped_members.keys()
-
-
-class Unlucky(Lamps):
-    """A few of the environments come to their fault; which ones is drawn as they begin."""
-
-    name = "unlucky"
-
-    def reset_env(self, key, params):
-        unlucky = jax.random.bernoulli(jax.random.fold_in(key, 1), 0.3)
-        obs, state = super().reset_env(key, params)
-        return obs, state.replace(time=jnp.where(unlucky, state.time, -(10**6)))
 
 
 def refused(match, tmp_path, **changes):

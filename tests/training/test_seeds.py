@@ -3,8 +3,6 @@
 import dataclasses
 import shutil
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from lamps import (
@@ -14,6 +12,7 @@ from lamps import (
     NUM_STEPS,
     LampParams,
     Lamps,
+    Unlucky,
     assert_same_end,
     cut_back,
     make_trainer,
@@ -180,17 +179,6 @@ def test_a_callback_stops_the_group_which_goes_on(group, tmp_path):
     assert stopped.interrupted
     assert stopped.env_steps < group.env_steps
     assert_same_end(resume(tmp_path / "run").train(), group)
-
-
-class Unlucky(Lamps):
-    """A few of the environments come to their fault; which ones is drawn as they begin."""
-
-    name = "unlucky"
-
-    def reset_env(self, key, params):
-        unlucky = jax.random.bernoulli(jax.random.fold_in(key, 1), 0.3)
-        obs, state = super().reset_env(key, params)
-        return obs, state.replace(time=jnp.where(unlucky, state.time, -(10**6)))
 
 
 @pytest.fixture(scope="module")
