@@ -92,6 +92,15 @@ def violations(driver):
     ]
 
 
+def expect_readable(driver, name, height=900):
+    """Expect that a page fits a phone and a desk, and that axe finds nothing grave on either."""
+    for width in (375, 1280):
+        set_width(driver, width, height)
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+        keep_picture(driver, f"{name}-{width}")
+        assert violations(driver) == []
+
+
 def try_again(what):
     """Do what looks for an element and uses it, again where the page has replaced it meanwhile."""
     for _ in range(50):
