@@ -6,28 +6,20 @@ import subprocess
 import sys
 import urllib.request
 
-import jax
 import pytest
 from command_line import run as call
 from page_data import read_page
+from run_folders import leave_run
 
 import jaxmarl_envs
 from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
-from jaxmarl_ppo.config.as_json import dump_json
-from jaxmarl_ppo.policies.population_file import save_population
-from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
-from jaxmarl_ppo.runs.run_folder import run_record
 
 
 def make_run(folder, env, **kwargs):
     env, params = jaxmarl_envs.make(env, **kwargs)
     policy = PolicySpec(network=MLP(hidden_sizes=(4,)))
     config = TrainConfig(num_envs=2, num_steps=8, mapping="shared", default_policy=policy)
-    learner = make_learner(env, params, config)
-    population = jax.jit(learner.init_population)(jax.random.key(0))
-    save_population(folder / POLICIES_FILE, learner.players.names, population)
-    (folder / CONFIG_FILE).write_text(dump_json(run_record(env, params, config)))
-    return folder
+    return leave_run(folder, make_learner(env, params, config), config)
 
 
 @pytest.fixture(scope="module")

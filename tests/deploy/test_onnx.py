@@ -13,14 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from command_line import run as call
+from decisive import decisive
 from documents import ROOT, python_blocks
 from gymnasium import spaces
 from hybrid_env_deploy import Hybrid
 from probe_envs import RandomLives, Reach, tiny_learner
+from run_folders import leave_run
 
 import jaxmarl_envs
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
-from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
@@ -29,12 +30,7 @@ from jaxmarl_ppo.deploy.jax_export import as_arguments, random_inputs
 from jaxmarl_ppo.deploy.onnx_file import METADATA, NUM_CHECKED_ROWS, OnnxCheck
 from jaxmarl_ppo.deploy.policy import Policy
 from jaxmarl_ppo.learner.build import make_learner
-from jaxmarl_ppo.learner.league_results import init_league
 from jaxmarl_ppo.networks.actor_critic import CNN, MLP
-from jaxmarl_ppo.policies.population_file import save_population
-from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
-from jaxmarl_ppo.runs.run_folder import run_record
-from jaxmarl_ppo.types import Population
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -106,28 +102,6 @@ class Wide(gymnasium.Env):
     def _seen(self):
         seen = self.observation_space["observation"].sample()
         return {"observation": seen, "action_mask": np.ones(3, np.int8)}
-
-
-def decisive(learner):
-    """Random parameters that make decisive policies, and normalisers that matter."""
-    rng = np.random.default_rng(0)
-
-    def draw(leaf):
-        fan_in = leaf.shape[-2] if leaf.ndim > 2 else 1
-        return jnp.asarray(rng.normal(size=leaf.shape) * 1.5 / np.sqrt(fan_in), leaf.dtype)
-
-    def positive(moments):
-        return moments and moments.replace(count=20.0 * moments.count**2, var=0.3 + moments.var**2)
-
-    groups = jax.eval_shape(learner.init_population, jax.random.key(0)).policy_groups
-    groups = [
-        group.replace(
-            obs_moments=positive(group.obs_moments), return_moments=positive(group.return_moments)
-        )
-        for group in jax.tree.map(draw, groups)
-    ]
-    league = init_league(learner.players.num_players, learner.players.pools)
-    return Population(tuple(groups), league)
 
 
 def with_network(env, params, network, **spec):
@@ -375,9 +349,7 @@ def run_dir(tmp_path_factory):
     config = TrainConfig(default_policy=PolicySpec(network=MLP(hidden_sizes=(4,))))
     learner = make_learner(env, params, config)
     folder = tmp_path_factory.mktemp("runs") / "small"
-    save_population(folder / POLICIES_FILE, learner.players.names, decisive(learner))
-    (folder / CONFIG_FILE).write_text(dump_json(run_record(env, params, config)))
-    return folder
+    return leave_run(folder, learner, config, decisive(learner))
 
 
 def test_a_policy_is_exported_by_a_command(run_dir, capsys, tmp_path, monkeypatch):

@@ -15,10 +15,11 @@ import jax.ffi
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from decisive import decisive
 from probe_envs import RandomLives, Reach, tiny_learner
+from run_folders import leave_run
 
 import jaxmarl_envs
-from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
@@ -30,17 +31,12 @@ from jaxmarl_ppo.deploy.forms import Form
 from jaxmarl_ppo.deploy.policy import Policy
 from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.learner.build import make_learner
-from jaxmarl_ppo.learner.league_results import init_league
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
-from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.rollout.act import act
 from jaxmarl_ppo.rollout.lives import begin_lives
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.start import init_rollout_state
 from jaxmarl_ppo.rollout.step import step
-from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
-from jaxmarl_ppo.runs.run_folder import run_record
-from jaxmarl_ppo.types import Population
 
 T, E = 9, 5
 EXTRAS = {"prev_action": True, "prev_reward": True, "append_agent_id": True}
@@ -67,33 +63,9 @@ class Case(NamedTuple):
     group_keys: Any  # [T, policy groups], that actions were drawn by
 
 
-def stirred(learner, seed=0):
-    """Random parameters that make decisive policies, and normalisers that matter."""
-    rng = np.random.default_rng(seed)
-
-    def draw(leaf):
-        fan_in = leaf.shape[-2] if leaf.ndim > 2 else 1
-        return jnp.asarray(rng.normal(size=leaf.shape) * 1.5 / np.sqrt(fan_in), leaf.dtype)
-
-    def positive(moments):
-        return moments and moments.replace(count=20.0 * moments.count**2, var=0.3 + moments.var**2)
-
-    groups = jax.eval_shape(learner.init_population, jax.random.key(0)).policy_groups
-    return Population(
-        tuple(
-            group.replace(
-                obs_moments=positive(group.obs_moments),
-                return_moments=positive(group.return_moments),
-            )
-            for group in jax.tree.map(draw, groups)
-        ),
-        init_league(learner.players.num_players, learner.players.pools),
-    )
-
-
 def watch(learner):
     """A population and what it does for some steps."""
-    population = stirred(learner)
+    population = decisive(learner)
     players, env, env_params = learner.players, learner.env, learner.env_params
 
     @jax.jit
@@ -431,7 +403,7 @@ def league():
         policies={"past": Snapshots("main", size=3, add_every=1), "random": Scripted("random")},
     )
     learner = make_learner(env, params, config)
-    population = stirred(learner)
+    population = decisive(learner)
     pool = population.league.pools[0].replace(count=jnp.int32(2), added_at=jnp.array([0, 5, 0]))
     return learner, population.replace(league=population.league.replace(pools=(pool,)))
 
@@ -490,18 +462,14 @@ def crypto():
         default_ppo=PPOConfig(num_minibatches=1),
     )
     learner = make_learner(*jaxmarl_envs.make("crypto"), config)
-    return learner, stirred(learner), config
+    return learner, decisive(learner), config
 
 
 @pytest.fixture(scope="module")
 def run_dir(crypto, tmp_path_factory):
     """What training would leave."""
     learner, population, config = crypto
-    folder = tmp_path_factory.mktemp("run")
-    save_population(folder / POLICIES_FILE, learner.players.names, population)
-    record = as_json.dump_json(run_record(learner.env, learner.env_params, config))
-    (folder / CONFIG_FILE).write_text(record)
-    return folder
+    return leave_run(tmp_path_factory.mktemp("run"), learner, config, population)
 
 
 def test_a_policy_is_loaded_from_a_run(crypto, run_dir):
@@ -634,7 +602,7 @@ def test_an_exported_policy_has_the_signature_of_the_original(exported, name):
 
 def test_an_exported_policy_takes_an_agents_own_widths_and_any_batch_shape(tmp_path):
     learner = tiny_learner(*jaxmarl_envs.make("multi_spaces"), spec={"prev_action": True})
-    policy = Policy.of(learner, stirred(learner))
+    policy = Policy.of(learner, decisive(learner))
     loaded = policy.export(tmp_path / "shared", platforms=("cpu",))
     rng = np.random.default_rng(0)
     for agent, width in (("agent_0", 10), ("agent_1", 20)):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from flax import struct
 from probe_envs import RandomLives
+from run_folders import leave_run
 
 import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
@@ -34,11 +35,8 @@ from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import (
 from jaxmarl_ppo.evaluation.tables import format_report
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
-from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.policies.scripted import make_random_script
-from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import scalars
-from jaxmarl_ppo.runs.run_folder import run_record
 from jaxmarl_ppo.types import Moments
 
 MLP8, LSTM8 = MLP(hidden_sizes=(8,)), LSTM(hidden_sizes=(8,), lstm_size=8)
@@ -787,10 +785,7 @@ def test_every_scenario_is_an_environment_with_a_default():
 def test_a_saved_run(tmp_path, timetable):
     env, params = jaxmarl_envs.make("tic_tac_toe", size=2, k=2)
     player = make_player(env, params)
-    record = run_record(env, params, player.config)
-    (tmp_path / CONFIG_FILE).write_text(json.dumps(record))
-    names = player.learner.players.names
-    save_population(tmp_path / POLICIES_FILE, names, player.population)
+    leave_run(tmp_path, player.learner, player.config, player.population)
     report = evaluate_run(tmp_path, episodes=8, seed=3, greedy=True)
     assert report == evaluate_player(player, episodes=8, seed=3, greedy=True)
     assert (report["episodes"], report["acting"], report["seed"]) == (8, "greedy", 3)

@@ -2,12 +2,12 @@
 
 import dataclasses
 import shutil
-import threading
 import urllib.error
 import urllib.request
 
 import pytest
 from page_data import read_page, unpack
+from serving import served_by
 
 import jaxmarl_envs
 from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig, Trainer
@@ -244,17 +244,7 @@ def test_a_run_that_goes_on_is_read_anew(runs, tmp_path):
         (folder / name).write_bytes((runs[0].run_dir / name).read_bytes())
     lines = (folder / METRICS_FILE).read_text().splitlines(keepends=True)
     (folder / METRICS_FILE).write_text(lines[0])
-    addresses, ready, stop = [], threading.Event(), threading.Event()
-
-    def tell(address):
-        addresses.append(address)
-        ready.set()
-
-    thread = threading.Thread(target=serve_report, args=([folder], 0, tell, stop))
-    thread.start()
-    try:
-        assert ready.wait(60)
-        (address,) = addresses
+    with served_by(serve_report, [folder]) as address:
         with urllib.request.urlopen(address, timeout=30) as response:
             data = read_page(response.read().decode())
         assert data["refresh_s"] > 0
@@ -265,6 +255,3 @@ def test_a_run_that_goes_on_is_read_anew(runs, tmp_path):
         assert len(data["runs"][0]["series"]["agents/x/return_mean"]["steps"]) == 3
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(address.rsplit("/", 2)[0] + "/data", timeout=30)
-    finally:
-        stop.set()
-        thread.join(20)

@@ -3,9 +3,9 @@
 import copy
 import io
 import json
-import threading
 
 import pytest
+from serving import served_by
 
 pytest.importorskip("selenium")
 from browser import (
@@ -328,17 +328,8 @@ def test_a_page_of_a_run_that_goes_on_keeps_up(driver, record, tmp_path, monkeyp
     (tmp_path / "config.json").write_text(dump_json(record))
     log = tmp_path / "metrics.jsonl"
     log.write_text(json.dumps(entry(0)) + "\n")
-    addresses, ready, stop = [], threading.Event(), threading.Event()
-
-    def tell(address):
-        addresses.append(address)
-        ready.set()
-
-    thread = threading.Thread(target=serve_report, args=([tmp_path], 0, tell, stop))
-    thread.start()
-    try:
-        assert ready.wait(60)
-        page = show(driver, addresses[0])
+    with served_by(serve_report, [tmp_path]) as address:
+        page = show(driver, address)
         try_again(
             lambda: Select(page.find_element(By.ID, "curve")).select_by_visible_text(
                 "policies: entropy"
@@ -349,9 +340,6 @@ def test_a_page_of_a_run_that_goes_on_keeps_up(driver, record, tmp_path, monkeyp
         WebDriverWait(page, 20).until(lambda d: "shared 1.5" in d.find_element(By.ID, "lines").text)
         chosen = "return document.getElementById('curve').selectedOptions[0].text"
         assert page.execute_script(chosen) == "policies: entropy"
-        assert all(url.startswith(addresses[0]) for url in requests(page))
+        assert all(url.startswith(address) for url in requests(page))
         assert complaints(page) == []
-    finally:
         page.get("about:blank")
-        stop.set()
-        thread.join(20)

@@ -1,9 +1,7 @@
 """A page to play on, served for a test."""
 
-import contextlib
-import threading
-
 import jax
+from serving import served_by
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.policies import PolicySpec
@@ -27,19 +25,6 @@ def tables_of(env, opponent=None, network=None, **kwargs):
     return lambda: Table(learner, population, seats)
 
 
-@contextlib.contextmanager
 def served(make_table, title="a run"):
     """Serve tables in a thread; give the page's address."""
-    addresses, ready, stop = [], threading.Event(), threading.Event()
-
-    def tell(address):
-        addresses.append(address)
-        ready.set()
-
-    thread = threading.Thread(target=serve, args=(make_table, title, 0, tell, stop), daemon=True)
-    thread.start()
-    assert ready.wait(60)
-    yield addresses[0]
-    stop.set()
-    thread.join(20)
-    assert not thread.is_alive()
+    return served_by(serve, make_table, title)

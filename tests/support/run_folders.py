@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import jax
 from checkpoint_data import snapshot, standing
 
 import jaxmarl_envs
@@ -10,6 +11,7 @@ from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs.checkpoints import write_checkpoint
 from jaxmarl_ppo.runs.files import CONFIG_FILE, END_FILE, MEMBERS, METRICS_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot, write_group_checkpoint
@@ -54,6 +56,15 @@ def make_group(folder, iterations=(1, 2, 3)):
     for k in iterations:
         members = {name: data_of(k, records[name]) for name in names}
         write_group_checkpoint(folder, GroupSnapshot(record, standing(k), members))
+    return folder
+
+
+def leave_run(folder, learner, config, population=None):
+    """What a run leaves at its end: its record, and its policies, by default untrained ones."""
+    if population is None:
+        population = jax.jit(learner.init_population)(jax.random.key(0))
+    save_population(folder / POLICIES_FILE, learner.players.names, population)
+    write_json(folder / CONFIG_FILE, run_record(learner.env, learner.env_params, config))
     return folder
 
 

@@ -7,18 +7,15 @@ import numpy as np
 import pytest
 from command_line import status_of
 from documents import ROOT, run_blocks
+from run_folders import leave_run
 
 import jaxmarl_envs
 import jaxmarl_ppo
 from jaxmarl_envs import registry
 from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
-from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.config.rllib.translate import RLlibTranslationWarning
 from jaxmarl_ppo.evaluation import trajectories
 from jaxmarl_ppo.learner import build
-from jaxmarl_ppo.policies.population_file import save_population
-from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
-from jaxmarl_ppo.runs.run_folder import run_record
 
 README = ROOT / "README.md"
 
@@ -36,11 +33,7 @@ def test_episodes_are_kept_as_the_document_says(tmp_path, monkeypatch):
     env, params = jaxmarl_envs.make("tic_tac_toe", size=2, k=2)
     network = MLP(hidden_sizes=(4,))
     config = TrainConfig(num_envs=2, num_steps=8, default_policy=PolicySpec(network=network))
-    learner = make_learner(env, params, config)
-    folder = tmp_path / "runs" / "secret"
-    population = jax.jit(learner.init_population)(jax.random.key(0))
-    save_population(folder / POLICIES_FILE, learner.players.names, population)
-    (folder / CONFIG_FILE).write_text(dump_json(run_record(env, params, config)))
+    leave_run(tmp_path / "runs" / "secret", make_learner(env, params, config), config)
     monkeypatch.chdir(tmp_path)
     namespace = run_blocks(ROOT / "docs" / "watching.md")
     agents = namespace["report"]["agents"]
