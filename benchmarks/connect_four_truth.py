@@ -12,7 +12,7 @@ from bitbully import BitBully, Board
 
 from jaxmarl_ppo.deploy import Policy
 
-ROWS, COLS = 6, 7
+COLS = 7
 
 
 class Games:

@@ -147,7 +147,7 @@ def test_a_group_cannot_be_watched_as_one(group, capsys):
     assert "holds 2 runs; name one of them" in err
 
 
-def test_the_record_of_a_group_is_repeated_with_its_seeds(group, tmp_path):
+def test_the_record_of_a_group_is_repeated_with_its_seeds(group):
     from jaxmarl_ppo.cli.train import parse_train
 
     config = parse_train([str(group / "config.json")]).run.config

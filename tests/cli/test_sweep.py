@@ -106,7 +106,7 @@ def test_code_that_a_file_names_is_not_run(capsys, space):
     assert "no code is run because a file names it; if you trust it, name it too: --env" in errors
 
 
-def test_a_search_needs_optuna(capsys, space, monkeypatch):
+def test_a_search_needs_optuna(space, monkeypatch):
     found = importlib.util.find_spec
     hidden = lambda name, *rest: None if name == "optuna" else found(name, *rest)  # noqa: E731
     monkeypatch.setattr(importlib.util, "find_spec", hidden)

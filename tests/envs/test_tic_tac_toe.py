@@ -470,7 +470,7 @@ def test_same_key_same_episode(random):
     assert (first[1].stones != other[1].stones).any()
 
 
-def test_planes_and_flat_features_agree(table, states, lose):
+def test_planes_and_flat_features_agree(states, lose):
     env = TicTacToe(planes=True)
     obs = jax.vmap(env.observe)(states)
     assert obs.features.shape == (5478, 2, 3, 3, 3)

@@ -233,7 +233,7 @@ def test_a_network_of_its_own_shape_for_each_seat(unequal, table):
     check_by_hand(unequal, table)
 
 
-def test_planes_through_convolutions(table):
+def test_planes_through_convolutions():
     env, params = jaxmarl_envs.make("tic_tac_toe", planes=True)
     player = make_player(env, params, CNN(channels=(4,), hidden_sizes=(8,)), head=200.0)
     check_by_hand(player, GameTable(env.board))
@@ -782,7 +782,7 @@ def test_every_scenario_is_an_environment_with_a_default():
     assert find_scenario(imposter) is None
 
 
-def test_a_saved_run(tmp_path, timetable):
+def test_a_saved_run(tmp_path):
     env, params = jaxmarl_envs.make("tic_tac_toe", size=2, k=2)
     player = make_player(env, params)
     leave_run(tmp_path, player.learner, player.config, player.population)

@@ -147,7 +147,7 @@ def test_the_interesting_ones_are_those_of_the_seat_that_is_watched():
         assert replay.reward[:, seat].sum() == wanted
 
 
-def test_what_is_so_of_all_is_no_reason_to_choose(board):
+def test_what_is_so_of_all_is_no_reason_to_choose():
     """A team earns together, and every shift is as long."""
     played = make("shuttle_grid", None, "shared", max_steps=6)
     for replay in replay_episodes(*played, 2, KEY, num_candidates=4):

@@ -125,7 +125,7 @@ def test_a_manifest_without_what_it_must_have_is_damaged(run_dir):
             read_standing(newest)
 
 
-def test_a_write_that_fails_leaves_nothing(run_dir, monkeypatch):
+def test_a_write_that_fails_leaves_nothing(run_dir):
     before = [path.name for path in checkpoints_of(run_dir)]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))  # no file may be longer

@@ -177,7 +177,7 @@ def test_all_is_on_the_disk_before_the_name_is_there(tmp_path, monkeypatch):
         assert path.stat().st_ino in after, path
 
 
-def test_a_log_that_cannot_be_flushed_lets_no_checkpoint_be_named(tmp_path, monkeypatch):
+def test_a_log_that_cannot_be_flushed_lets_no_checkpoint_be_named(tmp_path):
     write_checkpoint(tmp_path, snapshot(3))
     (tmp_path / METRICS_FILE).mkdir()
     assert_refused(tmp_path, "Is a directory")

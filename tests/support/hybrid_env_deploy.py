@@ -16,8 +16,7 @@ SPACES: dict[str, Space] = {
     "both": Tuple((Discrete(3), Box(0.0, 1.0, (2,)))),
     "pair": MultiDiscrete([2, 3]),
 }
-# Options of each choice of the agent that has most, and numbers.
-COUNTS, NUM_NUMBERS, LENGTH = (4, 3), 2, 5
+LENGTH = 5
 
 
 class Hybrid(MultiAgentEnv[jax.Array, None]):

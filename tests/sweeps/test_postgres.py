@@ -23,7 +23,7 @@ _PG_CTL = next((Path(place) for place in _PLACES if place is not None), None)
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory):
+def database():
     """URL of a database that is reached by a socket in a folder of its own."""
     if _PG_CTL is None:
         pytest.skip("there is no PostgreSQL server here; Debian's package is called postgresql")

@@ -573,7 +573,7 @@ def test_run_folder_by_default(tmp_path, monkeypatch):
     assert run_folder.new_run_dir(None, "lamps-mlp-seed0") != first
 
 
-def test_environment_is_built_again_as_it_was_made(tmp_path):
+def test_environment_is_built_again_as_it_was_made():
     import jaxmarl_envs
 
     env, params = jaxmarl_envs.make("tic_tac_toe", illegal="random")

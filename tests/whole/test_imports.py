@@ -54,7 +54,7 @@ MODULES = {
     for name, path in modules(Path(package.__path__[0])).items()
 }
 GRAPH = import_graph(MODULES)
-PPO, ENVS = (MODULES[name].parent for name in ("jaxmarl_ppo", "jaxmarl_envs"))
+ENVS = MODULES["jaxmarl_envs"].parent
 
 
 def floor(name):

@@ -74,7 +74,7 @@ def test_recipes_run_and_their_tables_are_read(tmp_path, monkeypatch):
     )
 
 
-def test_the_curriculum_of_a_file_is_read_as_the_document_shows_it(tmp_path, capsys):
+def test_the_curriculum_of_a_file_is_read_as_the_document_shows_it(tmp_path):
     text = (ROOT / "docs" / "policies.md").read_text()
     (block,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
     path = tmp_path / "cue.toml"

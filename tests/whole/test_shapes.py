@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
 from probe_envs import Reach
 from shapes import Promise, Sizes, arguments_of, promises_of
 
@@ -237,9 +236,6 @@ def test_a_record_of_other_shapes_is_found():
 
 
 def test_promises_are_read_beside_and_above_fields():
-    class Base(struct.PyTreeNode):
-        pass
-
     promises = promises_of(Decisions)
     assert promises["action"].forms == [(("...",), "int"), (("...", "N"), "float")]
     assert promises["hidden"].of_leaves

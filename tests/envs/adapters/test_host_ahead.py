@@ -196,7 +196,7 @@ def test_processes_that_start_early_play_as_others_do(pool_of, expected):
     assert len(pool.pids) == 3
 
 
-def test_an_import_that_fails_early_is_told_at_the_first_request(pool_of):
+def test_an_import_that_fails_early_is_told_at_the_first_request():
     pool = HostPool("maps", Failing(), RowSpec((1, 1), 1, 0), num_workers=1)
     pool.start(1)
     with pytest.raises(HostEnvironmentError, match=r"'maps', ValueError: .*no such map"):

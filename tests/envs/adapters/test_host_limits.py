@@ -154,7 +154,7 @@ def test_what_hangs_when_it_is_made_by_name_is_told_as_it_is(monkeypatch):
         make("rllib_envs:Duel", step_timeout=0.1)
 
 
-def test_what_needs_the_main_thread_has_it(monkeypatch):
+def test_what_needs_the_main_thread_has_it():
     """As it has in a worker."""
 
     class Handling(rllib_envs.Duel):

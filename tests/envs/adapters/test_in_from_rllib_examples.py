@@ -73,7 +73,7 @@ def test_a_group_decides_together(tmp_path):
     assert report["agents"]["agents"]["return_mean"] == 8
 
 
-def test_numbers_are_guessed(tmp_path):
+def test_numbers_are_guessed():
     """Two choices at once, of which the first player heeds the second alone."""
     module = importlib.import_module(MULTI)
     env = from_rllib_env(lambda: module.GuessTheNumberGame({}), num_workers=0)

@@ -29,15 +29,6 @@ GAMES = {
     "SMAX": ({"scenario": "5m_vs_6m", "max_steps": 20}, 21),
     "storm_2p": ({"num_inner_steps": 20}, 20),
 }
-RARE = (
-    *("MPE_simple_speaker_listener_v4", "MPE_simple_world_comm_v3", "SMAX", "hanabi"),
-    *("coin_game", "storm_2p"),
-)
-
-
-def some_rare(names):
-    """The rare ones among the names marked."""
-    return [pytest.param(n, marks=pytest.mark.rare) if n in RARE else n for n in names]
 
 
 class Played:

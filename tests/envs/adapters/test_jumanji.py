@@ -17,7 +17,6 @@ from jaxmarl_ppo import load_run
 jumanji = pytest.importorskip("jumanji")
 
 TEAMS = (*GAMES,)[:5]
-RARE = [name for name in GAMES if name not in ("Connector-v3", "Cleaner-v0", "JobShop-v0")]
 
 
 class Played:

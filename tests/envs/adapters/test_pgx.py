@@ -449,7 +449,7 @@ def test_bridge_of_four_players_keeps_the_contract(tmp_path):
     assert env.horizon(params) == 319
 
 
-def test_bridge_needs_its_table(tmp_path):
+def test_bridge_needs_its_table():
     with pytest.raises(ValueError, match="needs the option dds_results_table_path"):
         Pgx("bridge_bidding")
     with pytest.raises(ValueError, match="cannot read dds_results_table_path='nowhere'"):
