@@ -8,7 +8,6 @@ const TYPES = {
 
 const sizeOf = (shape) => shape.reduce((size, n) => size * n, 1);
 const newArray = (kind, shape, data) => ({ kind, shape, data: data || new TYPES[kind](sizeOf(shape)) });
-const scalar = (kind, x) => newArray(kind, [], TYPES[kind].of(x));
 
 function stridesOf(shape) {
   const strides = new Array(shape.length);
