@@ -1,4 +1,4 @@
-"""Compilation target: the machine at hand, or one that is only described."""
+"""Compilation target, this machine or one that is only described; usable CPU cores."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
