@@ -10,19 +10,16 @@ each agent, any of three Bobs with any of three Alices, or three pairs of them t
 import argparse
 import dataclasses
 import json
-import shlex
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from whole_runs import train_whole
+from whole_runs import command_and_hardware, train_whole
 
 import jaxmarl_envs
 from jaxmarl_ppo import Matchups, TrainConfig, Trainer, make_learner, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies
-from jaxmarl_ppo.machine.hardware import describe_hardware
 
 EPISODES = 2048
 NUM_PAIRS = 3
@@ -94,8 +91,7 @@ def main() -> None:
     args = parser.parse_args()
     results: list[dict[str, Any]] = []
     record = {
-        "command": shlex.join(["python", "benchmarks/best_response.py", *sys.argv[1:]]),
-        "hardware": describe_hardware(),
+        **command_and_hardware(__file__),
         "runs": results,
     }
     for seed in args.seeds:

@@ -19,8 +19,6 @@ import argparse
 import dataclasses
 import importlib.metadata
 import json
-import shlex
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from whole_runs import enter_run, train_whole
+from whole_runs import command_and_hardware, enter_run, train_whole
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
@@ -48,7 +46,6 @@ from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.evaluation.cross_play import with_baselines
 from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.types import Population
 
 RECORD = Path(__file__).resolve().parent / "continuous-actions-cpu.json"
@@ -216,8 +213,7 @@ def record(task: str, family: str, run: Mapping[str, Any]) -> None:
         "episodes": EPISODES,
         "config": {name: config[name] for name in ("num_envs", "num_steps", "default_policy")}
         | {"ppo": config["default_ppo"], "mapping": config["mapping"]},
-        "command": shlex.join(["python", "benchmarks/continuous_actions.py", *sys.argv[1:]]),
-        "hardware": describe_hardware(),
+        **command_and_hardware(__file__),
         "versions": {package: importlib.metadata.version(package) for package in PACKAGES},
     }
     order = (*FAMILIES, BEFORE, UNIFORM)

@@ -10,21 +10,18 @@ the pictures of docs/ from what benchmarks/ holds.
 import argparse
 import dataclasses
 import json
-import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from whole_runs import train_whole
+from whole_runs import command_and_hardware, train_whole
 
 import jaxmarl_envs
 from jaxmarl_ppo import PRESETS, Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies, format_report
 from jaxmarl_ppo.evaluation.scenarios.registry import is_exact_on_request
-from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.training.trainer import TrainResult
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -169,8 +166,7 @@ def main() -> None:
     if args.scenario is not None:
         path = ROOT / "benchmarks" / f"learning-{args.scenario.replace('/', '-')}.json"
         record = {
-            "command": shlex.join(["python", "benchmarks/learning_figures.py", *sys.argv[1:]]),
-            "hardware": describe_hardware(),
+            **command_and_hardware(__file__),
             "runs": [],
         }
         for seed in args.seeds:

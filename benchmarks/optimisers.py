@@ -13,19 +13,16 @@ import argparse
 import dataclasses
 import importlib.metadata
 import json
-import shlex
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whole_runs import enter_run, train_whole
+from whole_runs import command_and_hardware, enter_run, train_whole
 
 import jaxmarl_envs
 from jaxmarl_ppo import Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies
-from jaxmarl_ppo.machine.hardware import describe_hardware
 
 RECORD = Path(__file__).resolve().parent / "optimisers-cpu.json"
 OPTIMISERS = ("adam", "muon")
@@ -95,8 +92,7 @@ def record(run: Mapping[str, Any]) -> None:
     """Enter a seed's results into the record, in place of earlier ones."""
     about = {
         **run,
-        "command": shlex.join(["python", "benchmarks/optimisers.py", *sys.argv[1:]]),
-        "hardware": describe_hardware(),
+        **command_and_hardware(__file__),
         "versions": {package: importlib.metadata.version(package) for package in PACKAGES},
     }
 

@@ -11,15 +11,13 @@ fresh eve is trained against them alone.
 import argparse
 import dataclasses
 import json
-import shlex
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from whole_runs import train_whole
+from whole_runs import command_and_hardware, train_whole
 
 import jaxmarl_envs
 from jaxmarl_ppo import (
@@ -34,7 +32,6 @@ from jaxmarl_ppo import (
     use_cpu_cores,
 )
 from jaxmarl_ppo.evaluation import evaluate_policies
-from jaxmarl_ppo.machine.hardware import describe_hardware
 
 EPISODES = 4096
 MEASURE = "evaluation/rivals/{}/agents/bob_0/return_mean"
@@ -164,8 +161,7 @@ def main() -> None:
     print(json.dumps(medians))
     if args.json:
         record = {
-            "command": shlex.join(["python", "benchmarks/population_based.py", *sys.argv[1:]]),
-            "hardware": describe_hardware(),
+            **command_and_hardware(__file__),
             "medians": medians,
             "runs": rows,
         }

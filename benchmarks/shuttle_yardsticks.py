@@ -9,18 +9,16 @@ measured on those shifts.
 
 import argparse
 import json
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
+from whole_runs import command_and_hardware
 
 from jaxmarl_envs.shuttle_grid import ShuttleGrid, evaluate_dispatcher, make_planner
 from jaxmarl_ppo import use_cpu_cores
 from jaxmarl_ppo.evaluation.statistics import mean_and_se
-from jaxmarl_ppo.machine.hardware import describe_hardware
 
 
 def main() -> None:
@@ -36,8 +34,7 @@ def main() -> None:
     params = env.default_params
     key = jax.random.key(args.seed)
     record: dict[str, Any] = {
-        "command": shlex.join(["python", "benchmarks/shuttle_yardsticks.py", *sys.argv[1:]]),
-        "hardware": describe_hardware(),
+        **command_and_hardware(__file__),
         "shifts": args.shifts,
         "planned": args.planned,
     }

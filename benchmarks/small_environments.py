@@ -9,15 +9,13 @@ for each: the returns and lengths of evaluated episodes beside the best there is
 
 import argparse
 import json
-import shlex
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whole_runs import train_whole
+from whole_runs import command_and_hardware, train_whole
 
 import jaxmarl_envs
 from jaxmarl_ppo import (
@@ -31,7 +29,6 @@ from jaxmarl_ppo import (
     use_cpu_cores,
 )
 from jaxmarl_ppo.evaluation import evaluate_policies
-from jaxmarl_ppo.machine.hardware import describe_hardware
 
 EPISODES = 2048
 
@@ -154,8 +151,7 @@ def main() -> None:
             parser.error(f"unknown environment {name!r}; valid: {', '.join(CASES)}")
     runs: list[dict[str, Any]] = []
     record = {
-        "command": shlex.join(["python", "benchmarks/small_environments.py", *sys.argv[1:]]),
-        "hardware": describe_hardware(),
+        **command_and_hardware(__file__),
         "runs": runs,
     }
     for name in args.names or CASES:

@@ -14,20 +14,17 @@ import argparse
 import dataclasses
 import json
 import math
-import shlex
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whole_runs import train_whole
+from whole_runs import command_and_hardware, train_whole
 
 import jaxmarl_envs
 from jaxmarl_ppo import Linear, TrainConfig, Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.evaluation.scenarios.registry import is_exact_on_request
-from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.networks.actor_critic import ActorCritic
 
 GAMES = ("phantom_tic_tac_toe", "kuhn_poker", "leduc_holdem")
@@ -129,8 +126,7 @@ def main() -> None:
     args = parser.parse_args()
     runs: list[dict[str, Any]] = []
     record = {
-        "command": shlex.join(["python", "benchmarks/trained_best_response.py", *sys.argv[1:]]),
-        "hardware": describe_hardware(),
+        **command_and_hardware(__file__),
         "runs": runs,
     }
     for seed in args.seeds:

@@ -1,6 +1,7 @@
 """Runs whose results are recorded: to their end, or not at all."""
 
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_ppo import Callback, Trainer, TrainResult
+from jaxmarl_ppo.machine.hardware import describe_hardware
 
 
 class Stopwatch(Callback):
@@ -17,6 +19,12 @@ class Stopwatch(Callback):
     def on_start(self, run: Any) -> None:
         """Take the time, and the processor's."""
         self.at, self.cpu_at = time.perf_counter(), time.process_time()
+
+
+def command_and_hardware(script: str) -> dict[str, Any]:
+    """Describe how a benchmark is run, as records hold it: its command line and the machine."""
+    command = shlex.join(["python", f"benchmarks/{Path(script).name}", *sys.argv[1:]])
+    return {"command": command, "hardware": describe_hardware()}
 
 
 def commit_of(checkout: Path) -> str:
