@@ -1,24 +1,21 @@
 """Export of a policy to a file that acts with JAX alone, checked against the original."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.observations import Part
 from jaxmarl_ppo import __version__
 from jaxmarl_ppo.deploy.calling import Rows, Signature
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, pack, unpack
 from jaxmarl_ppo.deploy.forms import widen_mask
+from jaxmarl_ppo.deploy.network_actor import NetworkActor
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.policies.agent_interface import AgentInterface
-from jaxmarl_ppo.policies.stacked_network import StackedNetwork
-from jaxmarl_ppo.types import PolicyStack
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -27,71 +24,8 @@ NUM_CHECKED_ROWS = 33
 FINE_ROUNDING, COARSE_ROUNDING = 1e-5, 1e-2
 
 
-class ExportablePolicy(Protocol):
-    """The interface of a `Policy` that export needs."""
-
-    @property
-    def signature(self) -> Signature:
-        """Return the inputs and outputs of the policy."""
-        ...
-
-    @property
-    def network(self) -> StackedNetwork:
-        """The policy's network and distribution of actions."""
-        ...
-
-    @property
-    def interface(self) -> AgentInterface:
-        """The policy's view of the environment."""
-        ...
-
-    @property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lowest and highest numbers of actions, `[slots, N]` each."""
-        ...
-
-    @property
-    def params(self) -> PolicyStack:
-        """The policy's parameters and normalisers, `[1, ...]`."""
-        ...
-
-    @property
-    def observation_parts(self) -> Mapping[str, tuple[Part, ...]]:
-        """How each agent's features are made of its own observation."""
-        ...
-
-    def decide(
-        self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
-    ) -> tuple[Any, list[jax.Array]]:
-        """Decide for rows of full width; see `Actor.decide`."""
-        ...
-
-    def choose(self, inputs: Rows, outputs: jax.Array, key: jax.Array | None) -> Any:
-        """Turn network outputs into actions; see `Policy.choose`."""
-        ...
-
-    def in_rewards(self, params: PolicyStack, value: jax.Array) -> jax.Array:
-        """Convert the critic's outputs to units of reward."""
-        ...
-
-    def network_mask(self, inputs: Rows) -> jax.Array:
-        """Lay masks out for the network's outputs, `[B, W]`."""
-        ...
-
-    def forward(
-        self, params: Any, inputs: Rows, hidden: list[jax.Array]
-    ) -> tuple[list[jax.Array], jax.Array, jax.Array]:
-        """Run the network on rows; see `Policy.forward`."""
-        ...
-
-    @property
-    def act(self) -> Callable[..., Any]:
-        """Act for a batch; see `Actor.act`."""
-        ...
-
-
 def export_policy(
-    policy: ExportablePolicy,
+    policy: NetworkActor,
     path: str | Path,
     platforms: Sequence[str] = PLATFORMS,
     batch: str | int = "b",
@@ -124,7 +58,7 @@ def check_new_file(path: str | Path) -> Path:
 
 
 def make_programs(
-    policy: ExportablePolicy, platforms: tuple[str, ...], batch: str | int
+    policy: NetworkActor, platforms: tuple[str, ...], batch: str | int
 ) -> dict[str, jax.export.Exported]:
     """Compile the policy's two programs, with its parameters inside.
 
@@ -163,7 +97,7 @@ def make_programs(
         }
 
 
-def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
+def check_same(policy: NetworkActor, exported: ExportedPolicy) -> None:
     """Compare greedy and sampled actions, and memory, on random inputs.
 
     Actions may differ only if both are equally likely, to within rounding.
@@ -192,7 +126,7 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
             )
 
 
-def is_precise(policy: ExportablePolicy) -> bool:
+def is_precise(policy: NetworkActor) -> bool:
     """Return whether the policy computes everything in float32 on this machine."""
     types = getattr(policy.network.module, "dtype", "float32"), policy.network.matmul_precision
     return set(types) == {"float32"} and jax.default_backend() == "cpu"
@@ -219,9 +153,7 @@ def _far(a: Any, b: Any, rounding: float) -> np.ndarray:
     return np.array([not (row <= rounding).all() for row in gap])
 
 
-def random_inputs(
-    policy: ExportablePolicy, num_rows: int
-) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def random_inputs(policy: NetworkActor, num_rows: int) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Draw inputs by name, and memory, of any of the policy's agents in full width."""
     signature, rng = policy.signature, np.random.default_rng(num_rows)
     agent_shapes = list(signature.agent_shapes.values())
@@ -255,7 +187,7 @@ def random_inputs(
 
 
 def _draw_choices(
-    policy: ExportablePolicy, which: np.ndarray, mask: np.ndarray, rng: np.random.Generator
+    policy: NetworkActor, which: np.ndarray, mask: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Draw an option of every choice, `[B, C]`, which `mask [B, W]` then allows, by each agent.
 
@@ -278,7 +210,7 @@ def _draw_choices(
 
 
 def prefers(
-    policy: ExportablePolicy, call: tuple[Any, Any, Any], actions: tuple[Any, Any], rounding: float
+    policy: NetworkActor, call: tuple[Any, Any, Any], actions: tuple[Any, Any], rounding: float
 ) -> np.ndarray:
     """Find rows in which the policy clearly prefers one of our choices to the other, `[B]`.
 

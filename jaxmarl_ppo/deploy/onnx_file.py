@@ -16,7 +16,6 @@ from jaxmarl_ppo.deploy.calling import Signature
 from jaxmarl_ppo.deploy.exported import describe
 from jaxmarl_ppo.deploy.forms import widen_mask
 from jaxmarl_ppo.deploy.jax_export import (
-    ExportablePolicy,
     as_arguments,
     check_new_file,
     is_precise,
@@ -24,6 +23,7 @@ from jaxmarl_ppo.deploy.jax_export import (
     random_inputs,
     split_action,
 )
+from jaxmarl_ppo.deploy.network_actor import NetworkActor
 from jaxmarl_ppo.deploy.onnx_graph import ROWS, Arrays, import_onnx, make_model
 from jaxmarl_ppo.machine.extras import how_to_install
 from jaxmarl_ppo.machine.files import write_atomically
@@ -59,7 +59,7 @@ def check_extras() -> None:
     _import_runtime()
 
 
-def export_onnx(policy: ExportablePolicy, path: str | Path) -> OnnxCheck:
+def export_onnx(policy: NetworkActor, path: str | Path) -> OnnxCheck:
     """Write a policy as an ONNX file and check it; see `Policy.export_onnx`."""
     path = check_new_file(path)
     check_extras()
@@ -79,7 +79,7 @@ def export_onnx(policy: ExportablePolicy, path: str | Path) -> OnnxCheck:
     return found
 
 
-def policy_step(policy: ExportablePolicy, inputs: Arrays) -> Arrays:
+def policy_step(policy: NetworkActor, inputs: Arrays) -> Arrays:
     """Compute all outputs of an ONNX file, by name; see `Policy.export_onnx`."""
     signature, interface = policy.signature, policy.interface
     hidden = [inputs[name] for name in _memory("hidden", signature)]
@@ -108,7 +108,7 @@ def _memory(name: str, signature: Signature) -> dict[str, tuple[tuple[int, ...],
     return {f"{name}_{i}": (x.shape, x.dtype.name) for i, x in enumerate(signature.hidden)}
 
 
-def _metadata(policy: ExportablePolicy) -> dict[str, Any]:
+def _metadata(policy: NetworkActor) -> dict[str, Any]:
     """Describe a file: inputs, agents with their observations and actions, versions."""
     signature, interface = policy.signature, policy.interface
     found = describe(signature, ROWS)
@@ -131,7 +131,7 @@ def _metadata(policy: ExportablePolicy) -> dict[str, Any]:
     }
 
 
-def compare(policy: ExportablePolicy, content: bytes) -> OnnxCheck:
+def compare(policy: NetworkActor, content: bytes) -> OnnxCheck:
     """Compare a file with its policy on random inputs, masks and memory.
 
     Choices may differ only if both are equally likely, to within rounding.
