@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from jaxmarl_ppo.machine.text import LINES, printable
@@ -89,12 +89,7 @@ class Interruption:
         self._ears.open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ears.close()
         for number, handler in self._previous.items():
             signal.signal(number, handler)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from rich import box
@@ -52,12 +51,7 @@ class SweepProgress:
             self._print(self._title)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
 

@@ -71,6 +71,12 @@ class Progress:
     def close(self) -> None:
         """Leave the last state on the screen."""
 
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     @property
     def elapsed(self) -> float:
         """Seconds since the display began."""

@@ -246,7 +246,7 @@ class Trainer:
             place = stack.enter_context(self._claimed(folder))
             progress = self._make_progress(folder)
             stack.enter_context(awake.cores_awake(self._keep_awake))
-            stack.callback(progress.close)
+            stack.enter_context(progress)
             interruption = Interruption(lambda: progress.set_phase("stopping"))
             stack.enter_context(interruption)
             progress.set_phase("compiling")

@@ -2,7 +2,6 @@
 
 import copy
 import io
-from contextlib import closing
 
 import pytest
 from rich.console import Console
@@ -65,10 +64,10 @@ def test_live_progress_shows_tables():
 def test_the_stage_of_a_curriculum_is_shown():
     entry = {**ENTRY, "curriculum": {"stage": 1.5}}
     plain, drawn = console(), console()
-    with closing(progress.PlainProgress(plain, 1000, ("x", "o"), ("shared",))) as shown:
+    with progress.PlainProgress(plain, 1000, ("x", "o"), ("shared",)) as shown:
         shown.show_entry(entry)
     assert "  stage 1.5  return x" in plain.file.getvalue()
-    with closing(display.LiveProgress(console(force_terminal=True), 1000, "t")) as live:
+    with display.LiveProgress(console(force_terminal=True), 1000, "title of it") as live:
         live.show_entry(entry)
         drawn.print(live.render())
     assert "stage 1.5" in drawn.file.getvalue()
@@ -147,7 +146,7 @@ def test_trends_are_short_and_true():
 
 def test_a_file_gets_a_line_of_every_evaluation():
     out = console()
-    with closing(progress.PlainProgress(out, 1000, ("x", "o"), ("shared",))) as shown:
+    with progress.PlainProgress(out, 1000, ("x", "o"), ("shared",)) as shown:
         shown.show_evaluation({"env_steps": 500, "agents": {"x": {"return_mean": 0.25}, "o": {}}})
     assert out.file.getvalue() == "evaluated at 500: x +0.250\n"
 
