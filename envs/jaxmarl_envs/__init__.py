@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxmarl_envs.actions import Action, ActionLayout
+    from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
     from jaxmarl_envs.adapters.incoming.gymnax import from_gymnax
     from jaxmarl_envs.adapters.incoming.jaxmarl import from_jaxmarl
     from jaxmarl_envs.adapters.incoming.jumanji import from_jumanji
+    from jaxmarl_envs.adapters.incoming.openspiel import from_openspiel
+    from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
     from jaxmarl_envs.adapters.incoming.pgx import from_pgx
+    from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
+    from jaxmarl_envs.adapters.incoming.vmas import from_vmas
     from jaxmarl_envs.check.full import check_env
     from jaxmarl_envs.check.quick import quick_check
     from jaxmarl_envs.core import MultiAgentEnv, Observation
@@ -39,10 +44,15 @@ _MODULES = {
     "ask_permission": "permission",
     "check_against_original": "lockstep.compare",
     "check_env": "check.full",
+    "from_gymnasium": "adapters.incoming.gymnasium",
     "from_gymnax": "adapters.incoming.gymnax",
     "from_jaxmarl": "adapters.incoming.jaxmarl",
     "from_jumanji": "adapters.incoming.jumanji",
+    "from_openspiel": "adapters.incoming.openspiel",
+    "from_pettingzoo": "adapters.incoming.pettingzoo",
     "from_pgx": "adapters.incoming.pgx",
+    "from_rllib_env": "adapters.incoming.rllib",
+    "from_vmas": "adapters.incoming.vmas",
     "installed_names": "registry",
     "make": "registry",
     "names": "registry",
@@ -64,10 +74,15 @@ __all__ = [
     "ask_permission",
     "check_against_original",
     "check_env",
+    "from_gymnasium",
     "from_gymnax",
     "from_jaxmarl",
     "from_jumanji",
+    "from_openspiel",
+    "from_pettingzoo",
     "from_pgx",
+    "from_rllib_env",
+    "from_vmas",
     "installed_names",
     "make",
     "names",

@@ -1,7 +1,9 @@
 """Environments of JAX libraries' interfaces that are given as objects, not by registered names."""
 
 import functools
+import re
 import types
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -12,6 +14,7 @@ from command_line import status_of
 from flax import struct
 from probe_envs import quick_jit
 
+import jaxmarl_envs
 from jaxmarl_envs import (
     Box,
     Discrete,
@@ -385,3 +388,10 @@ def test_an_object_of_another_interface_is_refused_by_name(bring_in):
     pytest.importorskip(library)
     with pytest.raises(ValueError, match=rf"(?i){library}.*Foreign\(\)"):
         bring_in(Foreign())
+
+
+def test_every_adapter_s_function_is_a_name_of_the_package():
+    modules = (Path(jaxmarl_envs.__file__).parent / "adapters" / "incoming").glob("*.py")
+    found = {x for path in modules for x in re.findall(r"(?m)^def (from_\w+)", path.read_text())}
+    assert "from_gymnasium" in found
+    assert found <= set(jaxmarl_envs.__all__)
