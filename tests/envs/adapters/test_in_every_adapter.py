@@ -207,6 +207,96 @@ def test_advice_on_observations_of_several_axes_works(shape):
     learner(bring_in("rllib", Axes, flatten=True), "mlp")
 
 
+NO_NUMBERS = {
+    "rows of unequal length": [[1.0], [1.0, 2.0]],
+    "a text": np.array(["much"]),
+    "an object": np.array(["much"], object),
+    "complex": np.array([1j]),
+}
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("name", NO_NUMBERS)
+def test_an_observation_without_numbers_is_told_with_agent_and_value(kind, name):
+    class Odd(Plan):
+        def see(self, agent, time):
+            return NO_NUMBERS[name] if time == 3 else np.zeros(1, np.float32)
+
+    shown = re.escape(" ".join(repr(NO_NUMBERS[name]).split()))
+    with pytest.raises(ValueError, match=f"'a(gent)?' observes {shown}: no array of numbers"):
+        bring_in(kind, Odd)
+
+
+UNTRAINABLE = {
+    "observation": ("see", np.array([np.nan], np.float32), "observes nan"),
+    "reward": ("pay", np.inf, "earns inf"),
+    "mask": ("tell", {"action_mask": np.zeros(2, np.int8)}, "acts"),
+}
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("name", UNTRAINABLE)
+def test_what_training_would_stop_at_is_rejected_before_anything_is_compiled(kind, name):
+    call, value, words = UNTRAINABLE[name]
+    own = getattr(Plan, call)
+
+    class Odd(Plan):
+        pass
+
+    setattr(Odd, call, lambda self, agent, time: value if time == 3 else own(self, agent, time))
+    with pytest.raises(ValueError, match=rf"'a(gent)?' {words} at step \d of the episode of seed"):
+        bring_in(kind, Odd)
+
+
+RETURNED = {
+    "four values": (
+        "gymnasium",
+        "step",
+        lambda found: found[:4],
+        r"step returns .* \(observation,",
+    ),
+    "no info": ("gymnasium", "reset", lambda found: found[0], r"reset returns .* \(observation, i"),
+    "four of all": ("parallel", "step", lambda found: found[:4], r"step returns .* \(observation,"),
+    "lists": ("parallel", "step", lambda found: (found[0], [1.0], *found[2:]), r"agent: \[1\.0\]"),
+    "no infos": ("parallel", "reset", lambda found: (found[0], None), "infos .* by agent: None"),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_what_reset_and_step_must_return_is_told(name):
+    kind, call, change, words = RETURNED[name]
+    bring, make_kind = KINDS[kind]
+
+    def changed():
+        env = make_kind(Plan())
+        own = getattr(env, call)
+        setattr(env, call, lambda *args, **options: change(own(*args, **options)))
+        return env
+
+    with pytest.raises(ValueError, match=words):
+        bring(changed, num_workers=0)
+
+
+def test_an_episode_without_agents_is_told():
+    class Nobody(Plan):
+        def start(self, seed):
+            super().start(seed)
+            self.alive = []
+            return {}, {}
+
+    with pytest.raises(ValueError, match="reset with seed 2000000001 begins an episode without"):
+        bring_in("parallel", Nobody)
+
+
+@pytest.mark.parametrize("kind", ["gymnasium", "parallel", "rllib"])
+def test_infos_of_any_form_are_taken(kind):
+    class Chatty(Plan):
+        def tell(self, agent, time):
+            return ["won", [1, 2], None, 3][time % 4]
+
+    assert len(list(play(bring_in(kind, Chatty), 20))) == 5
+
+
 # ---- What agents earn ----------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
 from jaxmarl_envs.adapters.incoming.host_rows import GameStep
+from jaxmarl_envs.adapters.incoming.returned import check_reset, check_step
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
 
 AGENT = "agent"
@@ -47,11 +48,11 @@ class SingleGame(GymnasiumGame):
         super().__init__(env, (AGENT,), read_spaces(own, flatten, joint), horizon)
 
     def _begin(self, seed: int) -> None:
-        seen, info = self.env.reset(seed=seed)
+        seen, info = check_reset(self.env.reset(seed=seed))
         self._look(seen, info, lives=True)
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
-        seen, reward, terminated, truncated, info = self.env.step(self._own(action, 0))
+        seen, reward, terminated, truncated, info = check_step(self.env.step(self._own(action, 0)))
         outcome.reward[0] = number(AGENT, reward)
         self._note(0, info, outcome)
         terminated = np.array([flag(AGENT, "terminated", terminated)])
@@ -75,13 +76,13 @@ class TeamGame(GymnasiumGame):
         super().__init__(env, tuple(own), read_spaces(own, flatten, joint), horizon)
 
     def _begin(self, seed: int) -> None:
-        seen, info = self.env.reset(seed=seed)
+        seen, info = check_reset(self.env.reset(seed=seed))
         self._alive = np.ones(len(self.names), bool)
         self._look(seen, info)
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         own = tuple(self._own_all(action, range(len(self.names))))
-        seen, rewards, terminated, truncated, info = self.env.step(own)
+        seen, rewards, terminated, truncated, info = check_step(self.env.step(own))
         pairs = zip(self.names, self._each("rewards", rewards), strict=True)
         outcome.reward[:] = [number(agent, reward) for agent, reward in pairs]
         for slot in range(len(self.names)):

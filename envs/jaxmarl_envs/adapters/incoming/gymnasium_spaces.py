@@ -11,6 +11,7 @@ import numpy as np
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions, read_actions
 from jaxmarl_envs.adapters.incoming.gymnasium_masks import Legal, legal_options
+from jaxmarl_envs.adapters.incoming.returned import shown
 from jaxmarl_envs.observations import Part
 from jaxmarl_envs.spaces import Box, Space
 
@@ -67,12 +68,19 @@ class AgentSpaces:
             seen = _without_mask(seen)
         if not self._is_box:
             return self._flat(space, seen)
-        shape = seen.shape if type(seen) is np.ndarray else np.shape(seen)
-        if shape != self._own_shape:
+        try:
+            found = np.asarray(seen)
+            if found.dtype.kind not in "fiubO":
+                raise TypeError(f"its dtype is {found.dtype}")
+            values = found.astype(np.float32)
+        except (TypeError, ValueError) as error:
             raise self._wrong(
-                seen, f"an array of shape {shape}, but its observation space is {space}"
+                seen, f"no array of numbers, but its observation space is {space}"
+            ) from error
+        if found.shape != self._own_shape:
+            raise self._wrong(
+                seen, f"an array of shape {found.shape}, but its observation space is {space}"
             )
-        values = np.asarray(seen, np.float32)
         if self._scale is not None:
             values = values.ravel() / self._scale
         return values.reshape(self.observation.shape)
@@ -296,12 +304,6 @@ def _parts(space: Any, path: tuple[Any, ...]) -> Iterator[Part]:
         yield Part(path, tuple(space.shape), options=options, first=first)
     else:
         yield Part(path, tuple(space.shape), divisor=255 if _is_image(space) else 1)
-
-
-def shown(value: Any) -> str:
-    """Represent a value in one line that is not too long for a message."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _leaves(space: Any) -> list[Any]:

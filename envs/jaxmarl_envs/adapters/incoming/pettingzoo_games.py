@@ -8,6 +8,11 @@ import numpy as np
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
 from jaxmarl_envs.adapters.incoming.host_rows import GameStep
 from jaxmarl_envs.adapters.incoming.host_worker import all_true, any_true
+from jaxmarl_envs.adapters.incoming.returned import (
+    check_by_agent,
+    check_reset,
+    check_step_by_agent,
+)
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Slots, flag, flags, numbers
 
 # Of how many lists of agents the slots are remembered: the same ones come again at every step.
@@ -78,7 +83,8 @@ class ParallelGame(PettingZooGame):
     """
 
     def _begin(self, seed: int) -> None:
-        observations, infos = self.env.reset(seed=seed)
+        observations, infos = found = check_reset(self.env.reset(seed=seed))
+        check_by_agent("reset", ("observations", "infos"), found)
         self._alive = self._slots_of(self.env.agents).held
         self._look(observations, infos)
 
@@ -91,7 +97,9 @@ class ParallelGame(PettingZooGame):
             who = [agent for agent, slot in zip(who, numbered, strict=True) if acting[slot]]
             numbered = [slot for slot in numbered if acting[slot]]
         actions = dict(zip(who, self._own_all(action, numbered), strict=True))
-        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        observations, rewards, terminations, truncations, infos = check_step_by_agent(
+            self.env.step(actions)
+        )
         outcome.reward[self._slots_of(rewards).where] = numbers(rewards)
         ended = np.zeros(len(self.names), bool)
         both = (

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces, shown
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
 from jaxmarl_envs.adapters.incoming.host_rows import GameStep
 from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
+from jaxmarl_envs.adapters.incoming.returned import check_by_agent, shown
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
 
 ALL = "__all__"
+_OF_STEP = ("observations", "rewards", "terminateds", "truncateds")
+_HINT = '; an environment of one agent comes in by make("gymnasium", ...)'
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class RawEnv:
         both = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
         seen: Any = both[0]
         infos: Any = both[1]
-        _check_by_agent("reset", "observations", seen)
+        check_by_agent("reset", _OF_STEP[:1], [seen], _HINT)
         return seen, infos if isinstance(infos, Mapping) else {}
 
     def step(self, actions: dict[Any, Any]) -> tuple[Mapping[Any, Any], ...]:
@@ -86,10 +89,7 @@ class RawEnv:
             )
         infos = found[-1] if isinstance(found[-1], (dict, Mapping)) else {}
         seen, rewards, terminateds, truncateds = found[:4] if len(found) == 5 else (*found[:3], {})
-        _check_by_agent("step", "observations", seen)
-        _check_by_agent("step", "rewards", rewards)
-        _check_by_agent("step", "terminateds", terminateds)
-        _check_by_agent("step", "truncateds", truncateds)
+        check_by_agent("step", _OF_STEP, (seen, rewards, terminateds, truncateds), _HINT)
         terminateds = _flags("terminated", terminateds)
         truncateds = _flags("truncated", truncateds)
         if len(found) == 4:
@@ -279,11 +279,3 @@ def _flags(name: str, found: Mapping[Any, Any]) -> Mapping[Any, bool]:
 def _by_time_limit(info: Any) -> bool:
     """Return whether an episode was truncated, as Gym's wrapper reported before the flag."""
     return isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated", False))
-
-
-def _check_by_agent(call: str, what: str, found: Any) -> None:
-    if type(found) is not dict and not isinstance(found, Mapping):
-        raise ValueError(
-            f"{call} returns {what} that are no dictionary by agent: {shown(found)}; an "
-            'environment of one agent comes in by make("gymnasium", ...)'
-        )

@@ -157,11 +157,17 @@ class SlotGame:
             close()
 
     def reset(self, seed: int) -> Frame:
-        """Begin an episode with a seed and return what all slots see."""
+        """Begin an episode with a seed and return what all slots see.
+
+        Raises:
+            ValueError: If no agent lives, or spaces do not fit.
+        """
         self._seed, self._time, self._final = seed, 0, None
         self._features[...] = 0
         self._legal[...] = self.layout.exists
         self._begin(seed)
+        if not any_true(self._alive):
+            raise ValueError(f"reset with seed {seed} begins an episode without any agent")
         return self._frame()
 
     def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
@@ -315,7 +321,7 @@ class SlotGame:
         """
         numbers, where, _ = slots
         if self._common_rows is not None and len(numbers) >= MANY:
-            has_masks = infos is not None and any(info and MASK in info for info in infos)
+            has_masks = any(isinstance(x, (dict, Mapping)) and MASK in x for x in infos or ())
             if not has_masks and stack(seen, self._common_rows, where):
                 self._legal[where] = self.layout.exists[where]
                 return

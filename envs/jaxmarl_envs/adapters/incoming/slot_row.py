@@ -123,7 +123,7 @@ class SlotRow:
                     seen = seen[key]
                     break
         else:
-            mask = info.get(MASK) if info else None
+            mask = info.get(MASK) if isinstance(info, (dict, Mapping)) else None
         if type(seen) is not np.ndarray or seen.shape != self._shape:
             return False
         if seen.dtype.kind not in _NUMBERS:

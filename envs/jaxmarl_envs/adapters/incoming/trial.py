@@ -260,13 +260,35 @@ def _episode(game: TriedOut, seed: int, num_steps: int, until: float) -> Iterabl
     """
     layout, rng = game.layout, np.random.default_rng(seed)
     frame = game.reset(seed)
+    _check(game, f"after the reset with seed {seed}", frame)
     yield _digest(frame)
-    for _ in range(num_steps):
+    for step in range(1, num_steps + 1):
         if not frame.alive.any() or time.monotonic() > until:
             return
         noise = rng.random(frame.action_mask.shape)
         final, outcome, frame = game.step(layout.pack(layout.pick(noise, frame.action_mask)))
+        when = f"at step {step} of the episode of seed {seed}"
+        _check(game, when, final)
+        _check(game, when, frame, outcome.reward)
         yield _digest((*final, *outcome, *frame))
+
+
+def _check(game: TriedOut, when: str, frame: Frame, reward: np.ndarray | None = None) -> None:
+    """Raise a ValueError for what training would stop at."""
+    numbers = {"observes": frame.features.reshape(len(frame.alive), -1)}
+    if reward is not None:
+        numbers["earns"] = reward[:, None]
+    for verb, values in numbers.items():
+        for slot, place in np.argwhere(~np.isfinite(values)):
+            raise ValueError(
+                f"agent {game.names[slot]!r} {verb} {values[slot, place]} {when}, expected a "
+                "finite number"
+            )
+    for slot in np.flatnonzero(~np.asarray(game.layout.all_legal(frame.action_mask))):
+        raise ValueError(
+            f"agent {game.names[slot]!r} acts {when} with an action mask that leaves a choice "
+            "without a legal option"
+        )
 
 
 def _digest(arrays: Iterable[np.ndarray]) -> bytes:
