@@ -124,6 +124,28 @@ class Rounds(AECEnv):
         pass
 
 
+class Respawning(Rounds):
+    """The first action truncates `x` and `y`; as `y` is removed after `x`, `x` comes back."""
+
+    def step(self, action):
+        agent = self.agent_selection
+        if not (self.terminations[agent] or self.truncations[agent]):
+            if self.num_turns:
+                self.terminations = dict.fromkeys(self.agents, True)
+            else:
+                self.truncations.update(x=True, y=True)
+            return
+        self._was_dead_step(action)
+        self.num_turns += 1
+        if agent == "y":
+            self.agents.insert(0, "x")
+            self.rewards["x"] = self._cumulative_rewards["x"] = 0.0
+            self.terminations["x"] = self.truncations["x"] = False
+            self.infos["x"] = {}
+        if self.agents:
+            self.agent_selection = self.agents[0]
+
+
 class Camera(ParallelEnv):
     """One agent, an image and a continuous action; the reward is the sum of what was played."""
 

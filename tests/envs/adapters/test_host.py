@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from host_envs import Camera, Dozing, Endless, Leavers, Rounds
+from host_envs import Camera, Dozing, Endless, Leavers, Respawning, Rounds
 from probe_envs import quick_jit, tiny_learner
 
 from jaxmarl_envs import check_env, make
@@ -182,6 +182,18 @@ def test_agents_of_a_turn_based_environment_wait_are_paid_and_go():
     assert info["episode_over"]
     # Turns done when each was removed, and who it was.
     assert info["final_observation"].features.tolist() == [[1, 0], [6, 1], [4, 2]]
+
+
+def test_an_agent_that_comes_back_at_once_leaves_its_last_observation():
+    game = here(Respawning).pool.make_game()
+    game.reset(0)
+    final, outcome, frame = game.step(np.zeros(3, np.int32))
+    assert outcome.truncated.tolist() == [True, True, False]
+    assert frame.alive.tolist() == [True, False, True]
+    # As x sees it before its removal, and as it comes back.
+    assert final.features[0].tolist() == [0, 0]
+    assert frame.features[0].tolist() == [2, 0]
+    check_env(here(Respawning))
 
 
 def test_the_horizon_truncates_whoever_lives():

@@ -147,7 +147,7 @@ class AECGame(PettingZooGame):
     def _begin(self, seed: int) -> None:
         self.env.reset(seed=seed)
         self._acted: set[Any] = set()
-        self._look()
+        self._look(ended=np.zeros(len(self.names), bool))
 
     def _play(self, action: np.ndarray, outcome: GameStep) -> None:
         env = self.env
@@ -162,7 +162,7 @@ class AECGame(PettingZooGame):
             self._note_end(self.names[slot], outcome)
         if env.agents:
             self._note_info(env.agent_selection, outcome)
-        self._look()
+        self._look(outcome.terminated | outcome.truncated)
 
     def _note_info(self, agent: Any, outcome: GameStep) -> None:
         if agent in self._acted:
@@ -186,10 +186,13 @@ class AECGame(PettingZooGame):
         if agent in self.env.agents:
             raise ValueError(f"agent {agent!r} is over and still there after its step with None")
 
-    def _look(self) -> None:
+    def _look(self, ended: np.ndarray) -> None:
+        """Show what everyone sees, with some whose lives `ended` perhaps back already."""
         env = self.env
         self._alive = self._slots_of(env.agents).held
         self._acting = self._slots_of([env.agent_selection] if env.agents else []).held
+        if any_true(self._alive & ended):
+            self._keep_final()
         for agent in env.agents:
             slot = self._slot(agent)
             acts = agent == env.agent_selection

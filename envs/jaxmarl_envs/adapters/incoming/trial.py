@@ -281,12 +281,12 @@ def _check(game: TriedOut, when: str, frame: Frame, reward: np.ndarray | None = 
     for verb, values in numbers.items():
         for slot, place in np.argwhere(~np.isfinite(values)):
             raise ValueError(
-                f"agent {game.names[slot]!r} {verb} {values[slot, place]} {when}, expected a "
+                f"agent {game.names[int(slot)]!r} {verb} {values[slot, place]} {when}, expected a "
                 "finite number"
             )
     for slot in np.flatnonzero(~np.asarray(game.layout.all_legal(frame.action_mask))):
         raise ValueError(
-            f"agent {game.names[slot]!r} acts {when} with an action mask that leaves a choice "
+            f"agent {game.names[int(slot)]!r} acts {when} with an action mask that leaves a choice "
             "without a legal option"
         )
 
