@@ -25,6 +25,14 @@ State = TypeVar("State")
 Params = TypeVar("Params")
 Info = dict[str, Any]
 
+# Measures of lives and of policies that logs and evaluations have of every environment.
+MEASURES = frozenset([
+    "episodes", "lives_mean", "return_mean", "return_se", "return_min", "return_max", "length_mean",
+    "decisions", "trained_decisions", "optimiser_steps", "skipped_steps",
+    "policy_loss", "value_loss", "imitation_loss", "entropy", "entropy_before_clipping", "kl",
+    "clip_fraction", "explained_variance", "grad_norm", "learning_rate", "entropy_coef", "kl_coef",
+])  # fmt: skip
+
 
 @struct.dataclass
 class Observation:
@@ -132,7 +140,8 @@ class MultiAgentEnv(Generic[State, Params]):
         `(obs, state, reward [A], terminated [A], truncated [A], info)`. Optional entries of `info`:
 
         * `"metrics"`: a dict of `[A]` float arrays that a trainer sums over each life and reports
-          beside the return (for example `{"win": ..., "loss": ...}`).
+          beside the return (for example `{"win": ..., "loss": ...}`), under other names than
+          `MEASURES`.
         * `"final_observation"`: needed only where a slot can be reborn at the step at which its
           agent's life ends; the observation in which the ended agent's row is still its own.
         """

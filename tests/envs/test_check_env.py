@@ -287,6 +287,7 @@ CASES = [
     # Declarations.
     Case("_names", Tiny(agents=("a", "b", "a")), "unique names, but 'a' is there twice"),
     Case("_names", Tiny(agents=["a", "b"]), r"agents is \['a', 'b'\], expected a tuple"),
+    Case("_names", Tiny(agents=("a", "", "b")), r"agents is \('a', '', 'b'\), expected names"),
     Case("_names", Tiny(agents=()), r"agents is \(\), expected a tuple of at least one string"),
     Case(
         "_params_are_numbers",
@@ -430,6 +431,16 @@ CASES = [
         "_info_layout",
         informing(metrics=lambda call: {"wins": jnp.zeros(())}),
         r"info\['metrics'\]\['wins'\] is float32\[\], expected float\[3\]",
+    ),
+    Case(
+        "_info_layout",
+        informing(metrics=lambda call: {"length_mean": jnp.zeros(3)}),
+        r"info\['metrics'\] has the key 'length_mean', expected a name, but none of .* entropy, ",
+    ),
+    Case(
+        "_info_layout",
+        informing(metrics=lambda call: {"": jnp.zeros(3)}),
+        r"info\['metrics'\] has the key '', expected a name",
     ),
     Case(
         "_info_layout",

@@ -12,11 +12,11 @@ from probe_envs import FewAct, Ledger, RandomLives, of_slot, quick_jit, read_all
 
 import jaxmarl_envs
 from jaxmarl_envs.actions import ActionLayout
-from jaxmarl_envs.core import Observation
+from jaxmarl_envs.core import MEASURES, Observation
 from jaxmarl_envs.spaces import Discrete
 from jaxmarl_ppo import Matchups, Scripted
 from jaxmarl_ppo.learner import metrics as metrics_lib
-from jaxmarl_ppo.learner.summary import summarise
+from jaxmarl_ppo.learner.summary import full_summary, summarise
 from jaxmarl_ppo.ppo import update as ppo
 from jaxmarl_ppo.rollout.episode_stats import count_finished, start_tracking, track
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, check_final, check_last, find_fault
@@ -378,3 +378,13 @@ def test_summary_has_no_numbers_for_what_did_not_happen(trained):
         assert set(policy) == {"episodes", "decisions"}
     for agent in nothing["agents"].values():
         assert agent == {"episodes": 0}
+
+
+def test_no_metric_of_an_environment_may_have_the_name_of_a_measure():
+    env, params = jaxmarl_envs.make("tic_tac_toe")
+    spec = {"imitate": "minimax", "imitate_coef": 0.1}
+    learner = tiny_learner(env, params, spec=spec, skip_nonfinite_updates=True)
+    summary = full_summary(learner)
+    found = summary["agents"]["x"].keys() | summary["policies"]["shared"].keys()
+    assert {"length_mean", "entropy", "imitation_loss", "skipped_steps"} <= found
+    assert found - {"win", "draw", "loss"} <= MEASURES

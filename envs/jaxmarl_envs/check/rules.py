@@ -32,7 +32,7 @@ from jaxmarl_envs.check.types import (
     Violation,
     describe,
 )
-from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.core import MEASURES, MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Tuple
 
 DECLARED: list[Callable[[MultiAgentEnv, Any], Iterator[str]]] = []
@@ -65,6 +65,8 @@ def _names(env: MultiAgentEnv, params: Any) -> Iterator[str]:
         yield f"name is {getattr(env, 'name', None)!r}, expected a string"
     elif not isinstance(agents, tuple) or not agents or not all(type(a) is str for a in agents):
         yield f"agents is {agents!r}, expected a tuple of at least one string"
+    elif not all(agents):
+        yield f"agents is {agents!r}, expected names, but one is empty"
     elif len(set(agents)) < len(agents):
         twice = next(agent for agent in agents if agents.count(agent) > 1)
         yield f"agents is {agents!r}, expected unique names, but {twice!r} is there twice"
@@ -194,6 +196,11 @@ def _info_layout(spec: Spec, trace: Trace) -> Iterator[str]:
         yield f"step_env: info['metrics'] is {describe(metrics)}, expected a dict"
         return
     for name, value in metrics.items():
+        if not isinstance(name, str) or not name or name in MEASURES:
+            yield (
+                f"step_env: info['metrics'] has the key {name!r}, expected a name, but none of "
+                f"those that logs have of every environment: {', '.join(sorted(MEASURES))}"
+            )
         field = f"step_env: info['metrics'][{name!r}]"
         yield from _array_faults(field, value, (len(spec.env.agents),), jnp.floating)
     if "final_observation" in info:

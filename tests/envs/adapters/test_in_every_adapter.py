@@ -495,6 +495,17 @@ def test_numbers_in_infos_are_metrics_of_their_agent(kind):
     assert sums.tolist() == [[1.0, 2.5, 30.0], [0.0, 2.5, 30.0]][: env.num_agents]
 
 
+@EVERY_KIND
+def test_an_info_whose_name_logs_use_themselves_is_told(kind):
+    class Measuring(Plan):
+        def tell(self, agent, time):
+            return {"length_mean": 7.0, "speed": 2.0}
+
+    with pytest.warns(UserWarning, match=r"the info 'length_mean' of agent 'a(gent)?' is not rep"):
+        env = bring_in(kind, Measuring)
+    assert env.layout.metrics == ("speed",)
+
+
 @pytest.mark.parametrize("mode", AutoresetMode)
 def test_numbers_in_the_infos_of_a_vector_are_metrics_of_each_life(mode):
     def make():

@@ -12,9 +12,10 @@ from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
 from jaxmarl_envs.adapters.incoming.host_worker import all_true, any_true
 from jaxmarl_envs.adapters.incoming.slot_row import MANY, SlotRow, Spaces, rows_in_common, stack
+from jaxmarl_envs.core import MEASURES
 
-# Infos that are no metrics, and names of numbers that every log has.
-NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
+# Infos that are no metrics.
+_NO_METRICS = {MASK, "TimeLimit.truncated"}
 # What most environments pay and flag with, read for all agents at once.
 _NOTHING = np.zeros(0, np.float32)
 _PLAIN_NUMBERS, _PLAIN_FLAGS = {float, int, np.float32, np.float64}, {bool, np.bool_}
@@ -239,12 +240,22 @@ class SlotGame:
                 outcome.metrics[slot, self._columns[name]] = value
             elif name not in self.told.metrics:
                 self.told.metrics.add(name)
-                if self.metrics is not None:
+                if name in MEASURES:
+                    self._warn_of_taken(name, self.names[slot])
+                elif self.metrics is not None:
                     self._warn_of_late(name, self.names[slot])
 
     @functools.cached_property
     def _columns(self) -> dict[str, int]:
         return {name: column for column, name in enumerate(self.metrics or ())}
+
+    def _warn_of_taken(self, name: str, agent: Any) -> None:
+        warnings.warn(
+            f"the info {name!r} of agent {agent!r} is not reported: logs have a measure of that "
+            "name; return it under another one",
+            UserWarning,
+            stacklevel=2,
+        )
 
     def _warn_of_late(self, name: str, agent: Any) -> None:
         warnings.warn(
@@ -349,7 +360,7 @@ def _numbers(info: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
     """List the numbers in an agent's infos by name, also those under "metrics"."""
     own = info.get("metrics")
     for name, value in (*info.items(), *(own.items() if isinstance(own, Mapping) else ())):
-        if not isinstance(name, str) or name in NO_METRICS:
+        if not isinstance(name, str) or name in _NO_METRICS:
             continue
         is_scalar = getattr(value, "ndim", None) == 0 and np.asarray(value).dtype.kind in "biuf"
         if is_scalar or isinstance(value, int | float):

@@ -23,6 +23,7 @@ from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWa
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Told
 from jaxmarl_envs.adapters.incoming.slot_row import HasSpaces
+from jaxmarl_envs.core import MEASURES
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
 
 
@@ -227,7 +228,7 @@ def _try(make_game: Callable[[], TriedOut], game: TriedOut) -> Found:
                     records.append(list(_episode(game, seed, STEPS - played, until)))
         episodes = list(zip(SEEDS, records, strict=False))
         told = game.told
-        metrics, length = tuple(sorted(told.metrics)), max(game.lengths, default=None)
+        metrics, length = tuple(sorted(told.metrics - MEASURES)), max(game.lengths, default=None)
         # In another order, so that every object has another past.
         if _repeat(make_game, reversed(episodes), told):
             return Found(True, False, metrics, length, told)

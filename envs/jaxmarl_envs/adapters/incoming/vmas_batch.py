@@ -11,7 +11,8 @@ import numpy as np
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
-from jaxmarl_envs.adapters.incoming.slot_game import NO_METRICS, Told
+from jaxmarl_envs.adapters.incoming.slot_game import Told
+from jaxmarl_envs.core import MEASURES
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 
@@ -127,7 +128,7 @@ class VmasBatch:
         metrics = np.zeros((len(lived), len(self.names), len(self.metrics)), np.float32)
         for slot, info in enumerate(infos):
             for name, values in (info or {}).items():
-                if getattr(values, "numel", lambda: None)() != len(lived) or name in NO_METRICS:
+                if getattr(values, "numel", lambda: None)() != len(lived) or name in MEASURES:
                     continue
                 self.seen_metrics.add(name)
                 if name in self._columns:
