@@ -383,7 +383,7 @@ def test_summary_has_no_numbers_for_what_did_not_happen(trained):
 def test_no_metric_of_an_environment_may_have_the_name_of_a_measure():
     env, params = jaxmarl_envs.make("tic_tac_toe")
     spec = {"imitate": "minimax", "imitate_coef": 0.1}
-    learner = tiny_learner(env, params, spec=spec, skip_nonfinite_updates=True)
+    learner = tiny_learner(env, params, spec=spec, config={"skip_nonfinite_updates": True})
     summary = full_summary(learner)
     found = summary["agents"]["x"].keys() | summary["policies"]["shared"].keys()
     assert {"length_mean", "entropy", "imitation_loss", "skipped_steps"} <= found

@@ -116,13 +116,20 @@ def _action_faults(space: Any) -> Iterator[str]:
         for part in space.spaces:
             yield from _action_faults(part)
     elif isinstance(space, Box):
-        bounds = np.broadcast_arrays(space.low, space.high)
         if not space.size:
             yield f"has shape {space.shape}, expected at least one element"
-        elif not np.isfinite(bounds).all():
-            yield f"is bounded by {space.low} and {space.high}, expected finite bounds"
+        elif not np.isfinite(_width(space)).all():
+            yield (
+                f"is bounded by {space.low} and {space.high}, expected finite bounds, and a width "
+                "that a float32 can hold"
+            )
     elif not isinstance(space, Discrete | MultiDiscrete):
         yield f"is {space!r}, expected a Discrete, a MultiDiscrete, a Box or a Tuple of them"
+
+
+def _width(space: Box) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.subtract(space.high, space.low, dtype=np.float32)
 
 
 @rule(DECLARED)

@@ -90,14 +90,24 @@ def test_boxes_are_put_side_by_side():
     assert (own[0].dtype, own[1].dtype) == (np.float32, np.float64)
 
 
+def test_a_box_of_one_number_without_an_axis_is_a_number():
+    space = spaces.Box(-1.0, 1.0, ())
+    actions = read_actions(space)
+    assert actions.space.shape == (1,)
+    own = actions.own(np.zeros(0, int), np.array([7.0], np.float32))
+    assert isinstance(own, np.ndarray)
+    assert own == 1.0
+    assert space.contains(own)
+
+
 @pytest.mark.parametrize(
     ("space", "joint", "message"),
     [
         (spaces.MultiDiscrete([200, 200]), True, "40,000 combinations are more than the 10,000"),
         (spaces.Box(0, 9, (2,), int), False, "must hold floats"),
         (spaces.Box(0, np.inf, (2,)), False, "must have finite bounds"),
-        (spaces.Box(0, 1, (0,)), False, "at least one dimension and one element"),
-        (spaces.Box(0, 1, ()), False, "at least one dimension and one element"),
+        (spaces.Box(-3e38, 3e38, (2,)), False, "and a width that a float32 can hold"),
+        (spaces.Box(0, 1, (0,)), False, "at least one element"),
         (spaces.Text(3), False, "Text cannot be played; an action space is a Discrete, Multi"),
         (spaces.Sequence(spaces.Discrete(2)), False, "Sequence cannot be played"),
         (spaces.OneOf([spaces.Discrete(2)] * 2), False, "OneOf cannot be played"),

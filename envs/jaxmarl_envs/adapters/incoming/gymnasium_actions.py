@@ -116,15 +116,18 @@ def _read_array(space: Any) -> Actions:
 def _read_box(space: Any) -> Actions:
     if not np.issubdtype(space.dtype, np.floating):
         raise ValueError("a Box of actions must hold floats")
-    if not space.shape or not math.prod(space.shape):
-        raise ValueError("a Box of actions must have at least one dimension and one element")
-    low, high = (np.ravel(x).astype(np.float32) for x in (space.low, space.high))
-    if not np.isfinite([low, high]).all():
-        raise ValueError("a Box of actions must have finite bounds")
+    if not math.prod(space.shape):
+        raise ValueError("a Box of actions must have at least one element")
+    with np.errstate(over="ignore"):
+        low, high = (np.ravel(x).astype(np.float32) for x in (space.low, space.high))
+        if not np.isfinite(high - low).all():
+            raise ValueError(
+                "a Box of actions must have finite bounds, and a width that a float32 can hold"
+            )
 
     def build(_: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         values = numbers.reshape(space.shape).astype(space.dtype)
-        return np.clip(values, space.low, space.high)
+        return np.clip(values, space.low, space.high, out=values)
 
     return Actions((), low, high, build)
 
