@@ -325,7 +325,7 @@ CASES = [
     Case(
         "_action_space",
         Tiny(action_space={"b": Box(-3e38, np.full(2, 3e38), (2,))}),
-        r"agent 'b': action_space is bounded by -3e\+38 and .*, and a width that a float32 can hold",
+        r"agent 'b': action_space is bounded by -3e\+38 and .*, and a width that a float32",
     ),
     Case(
         "_action_space",
