@@ -158,6 +158,14 @@ class MultiAgentEnv(Generic[State, Params]):
         """
         return (Part(shape=tuple(self.observation_space(agent, params).shape)),)
 
+    def own_action(self, agent: str, action: Any) -> Any:
+        """Turn an action of the agent's `action_space` into what the environment itself takes.
+
+        Optional, for adapters of environments whose own actions have another form.
+        """
+        self.agent_index(agent)
+        return action
+
     def action_space(self, agent: str, params: Params) -> Space:
         """Return the agent's own, unpadded action space; a Box has finite bounds.
 

@@ -9,7 +9,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,10 @@ class Policy(NetworkActor):
         bounds: lower and upper bounds of continuous actions, `[slots, N]` each.
         params: its parameters and normalisers.
         observation_parts: parts of each agent's own observation that its features consist of.
+        own_action: the environment's function of an agent's name and action, see `unflatten`.
     """
+
+    own_action: Callable[[str, Any], Any]
 
     @classmethod
     def load(
@@ -144,7 +147,7 @@ class Policy(NetworkActor):
         own = slice(policy_index, policy_index + 1)
         stack = jax.tree.map(lambda x: jnp.asarray(x[own]), population.policy_groups[index])
         parts = {agent: env.observation_parts(agent, learner.env_params) for agent in agents}
-        return cls(signature, network, interface, bounds, stack, parts)
+        return cls(signature, network, interface, bounds, stack, parts, env.own_action)
 
     def flatten(self, observation: Any, agent: str | None = None) -> np.ndarray:
         """Write one observation, as the environment itself returns it, as `act` takes it.
@@ -169,14 +172,39 @@ class Policy(NetworkActor):
                 f"the agents of policy {self.signature.policy!r} have different observations: "
                 f"pass agent=, one of {', '.join(self.agents)}"
             )
+        agent = self._agent(agent)
+        vector = flatten(self.observation_parts[agent], observation)
+        return vector.reshape(self.signature.agent_shapes[agent].feature_shape)
+
+    def unflatten(self, action: Any, agent: str | None = None) -> Any:
+        """Write one action of `act` as the environment itself takes it.
+
+        Choices are counted from the `start` of their space, and actions have the form of their
+        space, such as a dictionary. Actions of an environment of this library stay as they are.
+
+        Args:
+            action: of one agent, without a batch.
+            agent: its name; None where the policy plays one agent.
+
+        Raises:
+            ValueError: If the agent is unknown or has to be given, or the action is not of its
+                space.
+        """
+        if agent is None and len(self.agents) > 1:
+            raise ValueError(
+                f"policy {self.signature.policy!r} plays several agents: pass agent=, one of "
+                f"{', '.join(self.agents)}"
+            )
+        return self.own_action(self._agent(agent), action)
+
+    def _agent(self, agent: str | None) -> str:
         agent = self.agents[0] if agent is None else agent
-        if agent not in self.observation_parts:
+        if agent not in self.agents:
             raise ValueError(
                 f"policy {self.signature.policy!r} does not play agent {agent!r}; it plays "
                 f"{', '.join(self.agents)}"
             )
-        vector = flatten(self.observation_parts[agent], observation)
-        return vector.reshape(self.signature.agent_shapes[agent].feature_shape)
+        return agent
 
     def value(
         self,

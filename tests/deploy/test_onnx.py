@@ -428,6 +428,42 @@ def test_an_observation_of_another_space_is_named(wide, change, message):
         policy.flatten(seen)
 
 
+def test_actions_become_those_of_the_environment():
+    class Acting(Wide):
+        action_space = spaces.Dict(
+            {
+                "gear": spaces.Discrete(3, start=2),
+                "steer": spaces.Box(-1.0, 1.0, (2, 1)),
+                "lights": spaces.MultiDiscrete([2, 3], start=[0, 4]),
+            }
+        )
+        observation_space = spaces.Box(-1, 1, (2,))
+
+        def _seen(self):
+            return np.zeros(2, np.float32)
+
+    with pytest.warns(UserWarning, match="is stepped in Python"):
+        env = from_gymnasium(Acting, num_workers=0)
+    learner = tiny_learner(env, env.default_params)
+    policy = Policy.of(learner, decisive(learner))
+    own = policy.unflatten((np.array([2, 1, 0]), np.array([0.5, -0.5], np.float32)))
+    assert env.action_space("agent", ()).contains((np.array([2, 1, 0]), np.array([0.5, -0.5])))
+    assert Acting.action_space.contains(own)
+    assert (own["gear"], own["lights"].tolist()) == (4, [1, 4])
+    assert own["steer"].tolist() == [[0.5], [-0.5]]
+    with pytest.raises(ValueError, match="is not of"):
+        policy.unflatten(3)
+
+
+def test_actions_of_several_agents_ask_for_the_agent(exported):
+    policy = exported("cnn").policy
+    assert policy.unflatten(4, "o") == 4
+    with pytest.raises(ValueError, match="plays several agents: pass agent=, one of x, o"):
+        policy.unflatten(4)
+    with pytest.raises(ValueError, match="does not play agent 'z'; it plays x, o"):
+        policy.unflatten(4, "z")
+
+
 def test_observations_of_this_library_stay_as_they_are(exported):
     policy = exported("cnn").policy
     planes = np.random.default_rng(0).normal(size=policy.signature.feature_shape)

@@ -111,6 +111,10 @@ class Grouped(Wrapper[GroupedState]):
         """Return how the agent's features are made in the wrapped environment."""
         return self.env.observation_parts(agent, params)
 
+    def own_action(self, agent: str, action: Any) -> Any:
+        """Turn an action into what the wrapped environment itself takes."""
+        return self.env.own_action(agent, action)
+
     def action_space(self, agent: str, params: Any) -> Space:
         """Return the agent's action space in the wrapped environment."""
         return self.env.action_space(agent, params)

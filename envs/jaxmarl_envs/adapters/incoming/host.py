@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.actions import take_apart
 from jaxmarl_envs.adapters.incoming.host_batch import Batch
 from jaxmarl_envs.adapters.incoming.host_call import call_host
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
@@ -51,6 +52,8 @@ class Layout(NamedTuple):
     phase_length: int | None = None  # steps that an episode lasts, as far as is known
     # One per agent: how its features are made; `()` where they are an array as it is.
     observation_parts: tuple[tuple[Part, ...], ...] = ()
+    # One per agent: from choices and numbers to what the environment takes; `()` for the same.
+    own_actions: tuple[Callable[[np.ndarray, np.ndarray], Any], ...] = ()
 
 
 @struct.dataclass
@@ -159,6 +162,13 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         """Return how the agent's features are made of its observation, part by part."""
         slot, parts = self.agent_index(agent), self.layout.observation_parts
         return parts[slot] if parts and parts[slot] else super().observation_parts(agent, params)
+
+    def own_action(self, agent: str, action: Any) -> Any:
+        """Turn an action into one of the environment's own space, such as a dictionary."""
+        slot = self.agent_index(agent)
+        if not self.layout.own_actions:
+            return action
+        return self.layout.own_actions[slot](*take_apart(self.layout.action_spaces[slot], action))
 
     def action_space(self, agent: str, params: tuple[()]) -> Space:
         """Return the agent's own action space."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
 from jaxmarl_envs.adapters.incoming.host import HostEnv, Layout, capacity_of
 from jaxmarl_envs.adapters.incoming.host_patience import try_out
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
@@ -195,6 +196,7 @@ def layout_of(
         metrics=found.metrics,
         phase_length=horizon or found.length or declared,
         observation_parts=tuple(getattr(spaces, "observation_parts", ()) for spaces in game.spaces),
+        own_actions=tuple(spaces.own for spaces in game.spaces if isinstance(spaces, AgentSpaces)),
     )
 
 
