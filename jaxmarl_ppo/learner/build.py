@@ -114,7 +114,10 @@ def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig)
             another environment.
     """
     if not isinstance(env, MultiAgentEnv):
-        raise ValueError(f"env must be a MultiAgentEnv, such as make(name)[0], got {show(env)}")
+        raise ValueError(
+            "env must be a MultiAgentEnv, such as make(name)[0]; from_gymnasium, from_pettingzoo "
+            f"and others in jaxmarl_envs make one of other libraries' environments; got {show(env)}"
+        )
     if isinstance(env_params, TrainConfig):
         raise ValueError(
             "a TrainConfig stands in the place of the environment's parameters; the order is "

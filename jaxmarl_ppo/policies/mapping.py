@@ -197,7 +197,8 @@ def _check_function(mapping: PolicyMapping, agents: tuple[str, ...]) -> None:
     """Try a user's mapping function on a hundred first episodes.
 
     Raises:
-        ValueError: If it does not return one index per agent, or returns one that is no candidate.
+        ValueError: If it does not return one index per agent, returns one that is no candidate, or
+            depends on more than its arguments.
     """
     num_agents = len(agents)
     shape = jax.eval_shape(mapping.draw_fn, jax.random.key(0), _first_draw(0, num_agents))
@@ -211,7 +212,15 @@ def _check_function(mapping: PolicyMapping, agents: tuple[str, ...]) -> None:
     # In compiled code an index out of range raises nothing: JAX clips it to some policy.
     for episode in range(100):
         draw = _first_draw(episode, num_agents)
-        drawn = np.asarray(mapping.draw_fn(jax.random.key(episode), draw))
+        drawn, again = (
+            np.asarray(mapping.draw_fn(jax.random.key(episode), draw)) for _ in range(2)
+        )
+        if (drawn != again).any():
+            raise ValueError(
+                f"the mapping function returned {drawn.tolist()} and then {again.tolist()} for the "
+                "same key and draw; it is compiled once and must depend on nothing else, so draw "
+                "random numbers from the key"
+            )
         for agent, policy, valid in zip(agents, drawn, mapping.candidates, strict=True):
             if policy not in valid:
                 raise ValueError(

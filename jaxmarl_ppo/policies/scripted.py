@@ -3,8 +3,10 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxmarl_envs.actions import ActionLayout
+from jaxmarl_envs.check.quick import is_the_same_again
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.threefry import unrolled
 from jaxmarl_ppo.config.policies import RANDOM, Scripted, ScriptFn
@@ -16,7 +18,7 @@ def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> Scrip
 
     Raises:
         ValueError: For an unknown name, or a function that does not return an action for every
-            slot.
+            slot or depends on more than its arguments.
     """
     if spec.script == RANDOM:
         return make_random_script(env, env_params)
@@ -53,15 +55,17 @@ def make_random_script_of(layout: ActionLayout) -> ScriptFn:
 
 
 def _check_script(script: ScriptFn, env: MultiAgentEnv, env_params: PyTree) -> None:
-    def call() -> Any:
-        key = jax.random.key(0)
-        obs, state = env.reset_env(key, env_params)
+    key = jax.random.key(0)
+    obs, state = jax.eval_shape(env.reset_env, key, env_params)
+
+    def call(state: Any, obs: Observation, key: jax.Array) -> Any:
         return script(state, obs, env_params, key)
 
     # Traced as in a rollout, so that code that JAX cannot trace is rejected here.
     name = getattr(script, "__name__", repr(script))
     try:
-        action = jax.eval_shape(call)
+        action = jax.eval_shape(call, state, obs, key)
+        is_pure = is_the_same_again(call, state, obs, key)
     except Exception as error:
         raise ValueError(f"scripted policy {name} cannot be called: {error}") from error
     expected = jax.eval_shape(env.action_layout(env_params).zeros)
@@ -69,6 +73,16 @@ def _check_script(script: ScriptFn, env: MultiAgentEnv, env_params: PyTree) -> N
         raise ValueError(
             f"scripted policy {name} must return actions of shape {_shapes(expected)}, got "
             f"{_shapes(action)}"
+        )
+    for found, wanted in zip(*map(jax.tree.leaves, (action, expected)), strict=True):
+        if jnp.issubdtype(wanted.dtype, jnp.integer) and jnp.issubdtype(found.dtype, jnp.inexact):
+            raise ValueError(
+                f"scripted policy {name} must return choices as integers, got {found.dtype}"
+            )
+    if not is_pure:
+        raise ValueError(
+            f"scripted policy {name} becomes another program when it is traced again; it must "
+            "depend on nothing but its arguments, so draw random numbers from its key"
         )
 
 

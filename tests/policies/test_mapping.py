@@ -1,5 +1,7 @@
 """Which policy plays which agent."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -190,3 +192,10 @@ def test_what_is_wrong_is_said_at_once(make, words):
         make()
     for word in words:
         assert word in str(error.value)
+
+
+def test_a_function_that_depends_on_more_than_its_arguments_is_refused():
+    calls = itertools.count()
+    changing = MappingFunction(lambda key, draw: jnp.full(3, next(calls) % 2), ("a", "b"))
+    with pytest.raises(ValueError, match=r"returned \[., ., .\] and then .*draw random numbers fr"):
+        make_mapping(changing, AGENTS)

@@ -1,5 +1,7 @@
 """Who plays: players numbered, held for a life, drawn anew for the next."""
 
+import random
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -357,7 +359,12 @@ def test_what_is_no_policy_is_refused_at_once(make, words):
         ({"first": Snapshots("first", add_every=1)}, ["'first'", "valid: second"]),
         ({"first": Scripted("clever")}, ["'clever'", "random"]),
         ({"first": Scripted(lambda state: state)}, ["cannot be called"]),
-        ({"first": Scripted(lambda s, o, p, k: jnp.zeros(5))}, ["(2,)", "(5,)"]),
+        ({"first": Scripted(lambda s, o, p, k: jnp.zeros(5, int))}, ["(2,)", "(5,)"]),
+        ({"first": Scripted(lambda s, o, p, k: jnp.zeros(2))}, ["as integers, got float32"]),
+        (
+            {"first": Scripted(lambda s, o, p, k: jnp.full(2, random.randrange(2**20)))},
+            ["becomes another program when it is traced again"],
+        ),
     ],
 )
 def test_what_does_not_fit_is_said(specs, words):

@@ -78,6 +78,11 @@ class _Programs:
                 raise impure(env, name)
 
 
+def is_the_same_again(function: Any, *args: Any) -> bool:
+    """Return whether a function becomes the same program when it is traced twice."""
+    return _same(*(_trace(function, *args)[0] for _ in range(2)))
+
+
 def _trace(function: Any, *args: Any) -> tuple[ClosedJaxpr, Any]:
     # A new lambda each time, because JAX remembers what it has traced.
     return jax.make_jaxpr(lambda *args: function(*args), return_shape=True)(*args)
