@@ -42,6 +42,7 @@ KNOWS_NO_ENVIRONMENT = FLOORS[: FLOORS.index("devices")]
 KNOWN_OF_ENVS = {
     "jaxmarl_envs.actions",
     "jaxmarl_envs.backend",
+    "jaxmarl_envs.check.quick",
     "jaxmarl_envs.core",
     "jaxmarl_envs.user_env_names",
     "jaxmarl_envs.spaces",
