@@ -277,6 +277,16 @@ def test_what_reset_and_step_must_return_is_told(name):
         bring(changed, num_workers=0)
 
 
+@pytest.mark.parametrize("kind", ["gymnasium", "parallel"])
+def test_an_environment_that_takes_no_seed_is_told(kind):
+    class Seedless(Single if kind == "gymnasium" else Parallel):
+        def reset(self):
+            return super().reset()
+
+    with pytest.raises(ValueError, match=r"reset of .* takes \(\); expected \(seed=None, options="):
+        KINDS[kind][0](lambda: Seedless(Plan()), num_workers=0)
+
+
 def test_an_episode_without_agents_is_told():
     class Nobody(Plan):
         def start(self, seed):

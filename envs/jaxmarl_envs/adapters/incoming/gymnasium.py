@@ -26,6 +26,7 @@ from jaxmarl_envs.adapters.incoming.gymnasium_games import (
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
 from jaxmarl_envs.adapters.incoming.host import HostEnv
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
+from jaxmarl_envs.adapters.incoming.returned import check_seed
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 from jaxmarl_envs.adapters.incoming.time_limit import check_at_time_limit, check_horizon
 from jaxmarl_envs.adapters.incoming.trial import bring_in
@@ -194,6 +195,7 @@ class _GameMaker:
                 "expected a function that makes an Env or VectorEnv of Gymnasium, but it made "
                 f"{env!r}"
             )
+        check_seed(env)
         if self.has_team is None:
             self.has_team = not is_vector and _has_team(env, self.make_fn)
         kind = VectorGame if is_vector else TeamGame if self.has_team else SingleGame

@@ -13,6 +13,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host import HostEnv
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
+from jaxmarl_envs.adapters.incoming.returned import check_seed
 from jaxmarl_envs.adapters.incoming.time_limit import check_horizon
 from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.permission import ask_permission
@@ -151,6 +152,7 @@ def _make_game(
         if isinstance(env, kind):
             if not getattr(env, "possible_agents", None):
                 raise ValueError(f"{env} has no possible_agents, and so no fixed number of agents")
+            check_seed(env)
             return game(env, horizon, flatten, joint)
     raise ValueError(
         f"expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made {env!r}"

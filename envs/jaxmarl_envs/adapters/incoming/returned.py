@@ -1,9 +1,25 @@
-"""Results of `reset` and `step` of environments in plain Python, checked for their form."""
+"""What `reset` and `step` of environments in plain Python take and return, checked for its form."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 _OF_STEP = ("observations", "rewards", "terminations", "truncations", "infos")
+
+
+def takes_seed(env: Any) -> bool:
+    """Return whether `reset` of an environment takes `seed=`."""
+    parameters = inspect.signature(env.reset).parameters.values()
+    return any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def check_seed(env: Any) -> None:
+    """Raise a ValueError if an environment of Gymnasium or PettingZoo takes no seed."""
+    if not takes_seed(env):
+        raise ValueError(
+            f"reset of {env} takes {inspect.signature(env.reset)}; expected (seed=None, "
+            "options=None), as in Gymnasium and PettingZoo"
+        )
 
 
 def check_reset(found: Any) -> tuple[Any, Any]:

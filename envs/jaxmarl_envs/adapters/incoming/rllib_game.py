@@ -1,6 +1,5 @@
 """RLlib's multi-agent environments as games over a fixed axis of slots, in plain Python."""
 
-import inspect
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
 from jaxmarl_envs.adapters.incoming.host_rows import GameStep
 from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
-from jaxmarl_envs.adapters.incoming.returned import check_by_agent, shown
+from jaxmarl_envs.adapters.incoming.returned import check_by_agent, shown, takes_seed
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
 
 ALL = "__all__"
@@ -48,8 +47,7 @@ class RawEnv:
 
     def __init__(self, env: Any, randomness: OwnRandomness) -> None:
         self.env, self._randomness = env, randomness
-        parameters = inspect.signature(env.reset).parameters.values()
-        self._takes_seed = any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters)
+        self._takes_seed = takes_seed(env)
 
     def reset(self, seed: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
         """Begin an episode; return observations and infos by agent id.
