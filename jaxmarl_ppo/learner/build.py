@@ -110,9 +110,14 @@ def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig)
     """Reject arguments of the wrong kind or in the wrong order.
 
     Raises:
-        ValueError: If the environment or the configuration is missing, or the parameters are of
-            another environment.
+        ValueError: If the environment or the configuration is missing, the parameters are of
+            another environment, or JAX computes in 64 bits.
     """
+    if jax.config.read("jax_enable_x64"):
+        raise ValueError(
+            "jax_enable_x64 is True, but environments and training compute in 32 bits: unset "
+            'JAX_ENABLE_X64, or call jax.config.update("jax_enable_x64", False)'
+        )
     if not isinstance(env, MultiAgentEnv):
         raise ValueError(
             "env must be a MultiAgentEnv, such as make(name)[0]; from_gymnasium, from_pettingzoo "

@@ -297,7 +297,12 @@ CASES = [
     Case(
         "_observation_space",
         Tiny(observation_space={"b": Discrete(3)}),
-        r"agent 'b': observation_space is Discrete\(n=3.*\), expected a Box",
+        r"agent 'b': observation_space is Discrete\(n=3.*\) of jaxmarl_envs, expected a Box of jaxm",
+    ),
+    Case(
+        "_action_space",
+        Tiny(action_space={"b": np.float32(3)}),
+        r"agent 'b': action_space is np.float32\(3.0\) of numpy, expected .*, of jaxmarl_envs",
     ),
     Case(
         "_observation_space",

@@ -88,7 +88,10 @@ def _observation_space(env: MultiAgentEnv, params: Any) -> Iterator[str]:
     for agent in env.agents:
         space = env.observation_space(agent, params)
         if not isinstance(space, Box):
-            yield f"agent {agent!r}: observation_space is {space!r}, expected a Box"
+            yield (
+                f"agent {agent!r}: observation_space is {space!r} of {_module(space)}, expected a "
+                "Box of jaxmarl_envs"
+            )
             continue
         rank = rank or len(space.shape)
         if not space.shape or len(space.shape) != rank:
@@ -124,7 +127,14 @@ def _action_faults(space: Any) -> Iterator[str]:
                 "that a float32 can hold"
             )
     elif not isinstance(space, Discrete | MultiDiscrete):
-        yield f"is {space!r}, expected a Discrete, a MultiDiscrete, a Box or a Tuple of them"
+        yield (
+            f"is {space!r} of {_module(space)}, expected a Discrete, a MultiDiscrete, a Box or a "
+            "Tuple of them, of jaxmarl_envs"
+        )
+
+
+def _module(value: object) -> str:
+    return type(value).__module__.split(".")[0]
 
 
 def _width(space: Box) -> np.ndarray:
