@@ -78,4 +78,4 @@ def _build(space: Any, choices: Iterator[int], numbers: Iterator[Any]) -> Any:
     source = numbers if isinstance(space, spaces.Box) else choices
     values = [next(source) for _ in range(int(np.prod(space.shape)))]
     start = getattr(space, "start", 0)
-    return (np.reshape(values, space.shape) + start).astype(space.dtype)
+    return np.asarray(np.reshape(values, space.shape) + start, space.dtype)
