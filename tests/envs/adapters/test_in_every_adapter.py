@@ -248,6 +248,17 @@ def test_what_training_would_stop_at_is_rejected_before_anything_is_compiled(kin
         bring_in(kind, Odd)
 
 
+@pytest.mark.parametrize("kind", ["gymnasium", "parallel"])
+def test_what_is_observed_at_a_termination_of_everybody_may_be_anything(kind):
+    class Ending(Plan):
+        def see(self, agent, time):
+            return np.array([np.nan if time == self.length else time], np.float32)
+
+    env = bring_in(kind, Ending)
+    config = TrainConfig(total_env_steps=40, num_envs=2, num_steps=20)
+    Trainer(env, (), config, progress=False).train()
+
+
 RETURNED = {
     "four values": (
         "gymnasium",

@@ -263,7 +263,7 @@ def _episode(game: TriedOut, seed: int, num_steps: int, until: float) -> Iterabl
     """
     layout, rng = game.layout, np.random.default_rng(seed)
     frame = game.reset(seed)
-    _check(game, f"after the reset with seed {seed}", frame)
+    _check_frame(game, frame, f"after the reset with seed {seed}")
     yield _digest(frame)
     for step in range(1, num_steps + 1):
         if not frame.alive.any() or time.monotonic() > until:
@@ -271,26 +271,32 @@ def _episode(game: TriedOut, seed: int, num_steps: int, until: float) -> Iterabl
         noise = rng.random(frame.action_mask.shape)
         final, outcome, frame = game.step(layout.pack(layout.pick(noise, frame.action_mask)))
         when = f"at step {step} of the episode of seed {seed}"
-        _check(game, when, final)
-        _check(game, when, frame, outcome.reward)
+        _check_numbers(game, "earns", outcome.reward, when)
+        # Whoever is terminated is not valued.
+        valued = outcome.truncated & ~outcome.terminated
+        _check_numbers(game, "observes", np.where(valued, final.features.T, 0).T, when)
+        if frame.alive.any():
+            _check_frame(game, frame, when)
         yield _digest((*final, *outcome, *frame))
 
 
-def _check(game: TriedOut, when: str, frame: Frame, reward: np.ndarray | None = None) -> None:
+def _check_frame(game: TriedOut, frame: Frame, when: str) -> None:
     """Raise a ValueError for what training would stop at."""
-    numbers = {"observes": frame.features.reshape(len(frame.alive), -1)}
-    if reward is not None:
-        numbers["earns"] = reward[:, None]
-    for verb, values in numbers.items():
-        for slot, place in np.argwhere(~np.isfinite(values)):
-            raise ValueError(
-                f"agent {game.names[int(slot)]!r} {verb} {values[slot, place]} {when}, expected a "
-                "finite number"
-            )
+    _check_numbers(game, "observes", frame.features, when)
     for slot in np.flatnonzero(~np.asarray(game.layout.all_legal(frame.action_mask))):
         raise ValueError(
             f"agent {game.names[int(slot)]!r} acts {when} with an action mask that leaves a choice "
             "without a legal option"
+        )
+
+
+def _check_numbers(game: TriedOut, verb: str, numbers: np.ndarray, when: str) -> None:
+    """Raise a ValueError if numbers `[A, ...]` of agents are not finite."""
+    rows = numbers.reshape(len(numbers), -1)
+    for slot, place in np.argwhere(~np.isfinite(rows)):
+        raise ValueError(
+            f"agent {game.names[int(slot)]!r} {verb} {rows[slot, place]} {when}, expected a finite "
+            "number"
         )
 
 
