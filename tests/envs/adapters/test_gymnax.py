@@ -63,12 +63,13 @@ class Played:
         self.reset_key, *self.keys = jax.random.split(jax.random.key(seed), 1 + TIME_LIMIT)
         obs, state = reset(self.reset_key, params)
         self.observations, self.states, self.actions, results = [obs], [state], [], []
+        self.infos = []
         rng = np.random.default_rng(seed)
         while obs.alive.any():
             time = len(self.actions)
             self.actions.append(choose(np.asarray(obs.features), time, rng))
             obs, state, *result, info = step(self.keys[time], state, self.actions[-1], params)
-            assert info == {}
+            self.infos.append(info)
             self.observations.append(obs)
             self.states.append(state)
             results.append(result)
@@ -136,6 +137,13 @@ def test_all_who_live_act_and_may_do_anything(played):
         for obs in played(env_id).observations:
             np.testing.assert_array_equal(obs.agent_mask, obs.alive)
             assert obs.action_mask.all()
+
+
+def test_numbers_in_infos_are_metrics_of_those_that_play(played):
+    assert played("CartPole-v1").infos == [{}] * len(played("CartPole-v1").infos)
+    episode = played("FrozenLake-misc")  # on its ice a move goes one of three ways
+    probability = np.stack([info["metrics"]["p"] for info in episode.infos])
+    np.testing.assert_allclose(probability, episode.alive[:-1] / 3)
 
 
 # ---- Ends ----------------------------------------------------------------------------------------
