@@ -4,6 +4,8 @@ import importlib
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
 SOURCES = [*ROOT.glob("jaxmarl_ppo/**/*.py"), *ROOT.glob("envs/jaxmarl_envs/**/*.py")]
@@ -30,11 +32,27 @@ def exists(name):
     return False
 
 
-def test_the_reference_names_what_is_there():
+def names_in_reference():
     pages = ROOT.glob("docs/reference/*.md")
-    names = [name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text(), re.M)]
-    assert len(names) > 30
-    assert [name for name in names if not exists(name)] == []
+    return {name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text(), re.M)}
+
+
+def test_the_reference_names_what_is_there():
+    assert len(names_in_reference()) > 30
+    assert [name for name in names_in_reference() if not exists(name)] == []
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["jaxmarl_envs", "jaxmarl_ppo", "jaxmarl_ppo.deploy", "jaxmarl_ppo.evaluation"],
+)
+def test_every_public_name_is_in_the_reference(package):
+    module, there = importlib.import_module(package), names_in_reference()
+    public = set(module.__all__) - {"PRESETS", "__version__"}  # without a docstring
+    homes = {name: getattr(module, name).__module__ for name in public}
+    missing = {n for n, home in homes.items() if not {home, f"{home}.{n}"} & there}
+    assert len(public) > 2
+    assert missing == set()
 
 
 def test_paths_of_our_modules_are_there():
