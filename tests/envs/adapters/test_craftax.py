@@ -1,5 +1,7 @@
 """Craftax's environments, which have gymnax's interface, by their names."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,9 @@ from probe_envs import quick_jit
 from jaxmarl_envs import Discrete, make
 from jaxmarl_envs.resets import COSTLY_ELSEWHERE, work_of
 from jaxmarl_ppo import make_learner, preset
+from jaxmarl_ppo.config.env_as_json import params_from_json, params_to_json
+from jaxmarl_ppo.config.printing import print_settings
+from jaxmarl_ppo.config.run_file import settings
 
 pytest.importorskip("craftax")
 CLASSIC = "Craftax-Classic-Symbolic-v1"
@@ -40,10 +45,17 @@ def test_a_generated_world_is_costly_on_every_device(classic):
     assert work_of(program.jaxpr) > COSTLY_ELSEWHERE
 
 
-def test_the_preset_fits(classic):
+def test_the_preset_fits_and_is_printed_to_the_letter(classic, tmp_path):
     chosen = preset("gymnax", "craftax_classic")
     assert chosen.env_kwargs == {"env_id": CLASSIC}
     make_learner(*classic, chosen.config)
+    start, params = settings("gymnax", "craftax_classic", None), params_to_json(classic[1])
+    path = tmp_path / "craftax.toml"
+    path.write_text(print_settings(start, params, "toml"))
+    again = settings(None, None, path)
+    assert dataclasses.replace(again, env_params=None) == start
+    read = params_from_json(again.env_params or {}, classic[1], partial=True)
+    assert params_to_json(read) == params
 
 
 def test_bad_names_and_options_are_told():
