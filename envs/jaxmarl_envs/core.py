@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.drawing.svg import agent_sign
 from jaxmarl_envs.observations import Part
-from jaxmarl_envs.resets import reset_where
+from jaxmarl_envs.resets import reset_where, select
 from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.threefry import split
 
@@ -245,7 +244,7 @@ class MultiAgentEnv(Generic[State, Params]):
             key_step, state, action, params
         )
         fresh = self.reset_env(key_reset, params)
-        obs, state = _select(info["episode_over"], fresh, (obs, state))
+        obs, state = select(info["episode_over"], fresh, (obs, state))
         return obs, state, reward, terminated, truncated, info
 
     def step_batch(
@@ -304,8 +303,3 @@ class MultiAgentEnv(Generic[State, Params]):
     def action_layout(self, params: Params) -> ActionLayout:
         """Return how the actions and masks of all slots are laid out in arrays."""
         return ActionLayout(self.action_spaces(params))
-
-
-def _select(pred: jax.Array, on_true: Any, on_false: Any) -> Any:
-    """Choose between two pytrees by a scalar."""
-    return jax.tree.map(lambda x, y: jnp.where(pred, x, y), on_true, on_false)

@@ -43,28 +43,18 @@ def reset_where(
     """
     num_envs = over.shape[0]
     # Traced once: the same program is weighed and run.
-    program, shape = jax.make_jaxpr(reset, return_shape=True)(keys[0], params)
+    program, shape = jax.make_jaxpr(lambda key: reset(key, params), return_shape=True)(keys[0])
     flat_reset, structure = core.jaxpr_as_fun(program), jax.tree.structure(shape)
 
     def begin(keys: jax.Array) -> Any:
         # Split again: where steps need no keys, steps without a reset then split nothing.
-        def begin_one(key: jax.Array) -> Any:
-            return jax.tree.unflatten(
-                structure, flat_reset(*jax.tree.leaves((split(key)[1], params)))
-            )
-
-        return jax.vmap(begin_one)(keys)
+        return jax.vmap(lambda key: structure.unflatten(flat_reset(split(key)[1])))(keys)
 
     costly = COSTLY_ON_CPU if backend() == "cpu" else COSTLY_ELSEWHERE
     if work_of(program.jaxpr) < costly:
-
-        def begin_all() -> Any:
-            def choose(over: jax.Array, new: Any, old: Any) -> Any:
-                return jax.tree.map(lambda x, y: jnp.where(over, x, y), new, old)
-
-            return jax.vmap(choose)(over, begin(keys), current)
-
-        return skip_unless(over.any(), begin_all, lambda: current)
+        return skip_unless(
+            over.any(), lambda: jax.vmap(select)(over, begin(keys), current), lambda: current
+        )
 
     size = max(num_envs // (128 if backend() == "cpu" else 16), 1)
     # A multiple of `size`, so that the last slice does not shift back.
@@ -77,6 +67,11 @@ def reset_where(
         )
 
     return jax.lax.fori_loop(0, -(-over.sum() // size), begin_some, current)
+
+
+def select(pred: jax.Array, on_true: Any, on_false: Any) -> Any:
+    """Choose between two pytrees by a scalar."""
+    return jax.tree.map(lambda x, y: jnp.where(pred, x, y), on_true, on_false)
 
 
 def work_of(program: core.Jaxpr) -> int:

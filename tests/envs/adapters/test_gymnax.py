@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from gymnax.environments.classic_control.cartpole import CartPole
 from probe_envs import quick_jit
 
 import jaxmarl_envs
-from jaxmarl_envs import Box, Discrete, check_env
+from jaxmarl_envs import Box, Discrete, check_env, from_gymnax
 from jaxmarl_envs.adapters.incoming.gymnax import Lifted, make_multi_agent
 from jaxmarl_envs.adapters.outgoing.gymnasium import to_gymnasium
 from jaxmarl_envs.adapters.outgoing.one_agent import random_script
@@ -144,6 +145,31 @@ def test_numbers_in_infos_are_metrics_of_those_that_play(played):
     episode = played("FrozenLake-misc")  # on its ice a move goes one of three ways
     probability = np.stack([info["metrics"]["p"] for info in episode.infos])
     np.testing.assert_allclose(probability, episode.alive[:-1] / 3)
+
+
+def test_what_is_no_number_in_infos_is_no_metric():
+    infos = {
+        "discount": jnp.float32(1), "return_mean": jnp.float32(9), 3: 4.0, "": 1.0,
+        "name": "cart", "nested": {"x": jnp.ones(())}, "many": jnp.ones(2),
+        "key": jax.random.key(0), "wave": jnp.complex64(1j), "none": None,
+        "hit": jnp.array(True), "count": 2, "speed": np.float64(0.5),
+    }  # fmt: skip
+
+    class Talkative(CartPole):
+        told = infos
+
+        def step_env(self, *arguments):
+            return *super().step_env(*arguments)[:4], self.told
+
+    game = Talkative()
+    env = from_gymnax(game)
+    key = jax.random.key(0)
+    _, state = env.reset(key)
+    info = env.step_env(key, state, jnp.zeros(1, jnp.int32), env.default_params)[5]
+    metrics = {name: value.tolist() for name, value in info["metrics"].items()}
+    assert metrics == {"hit": [1.0], "count": [2.0], "speed": [0.5]}
+    game.told = None
+    assert env.step_env(key, state, jnp.zeros(1, jnp.int32), env.default_params)[5] == {}
 
 
 # ---- Ends ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ libraries along and takes seconds.
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,7 +25,7 @@ from jaxmarl_envs.adapters.incoming.compiled import (
     unknown_id,
 )
 from jaxmarl_envs.adapters.incoming.time_limit import check_limits, earliest, read_ends
-from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.core import MEASURES, MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.observations import Part
 from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import Box, Discrete, Space, is_known
@@ -34,9 +34,9 @@ from jaxmarl_envs.spaces import Box, Discrete, Space, is_known
 _PARTLY_OBSERVED = {"StatelessCartPole": ("CartPole-v1", (0, 2))}
 # Environments of Craftax, which has gymnax's interface, without its pictures.
 _CRAFTAX = ("Craftax-Classic-Symbolic-v1", "Craftax-Symbolic-v1")
-# What `info` holds that is no metric: a discount, and Craftax's score of one episode, whose mean is
-# not Crafter's score.
-_NO_METRICS = ("discount", "score")
+# What `info` holds that is no metric: a discount, Craftax's score of one episode, whose mean is not
+# Crafter's score, and what has the name of a measure of every log.
+_NO_METRICS = {"discount", "score", *MEASURES}
 # How parameters call a time limit: in gymnax, and in Craftax.
 _LIMITS = ("max_steps_in_episode", "max_timesteps")
 
@@ -106,7 +106,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     From then on the slot is dead and keeps its last features, and the episode is over when no game
     goes on. What an agent sees is flattened to float32; a discrete observation becomes a one-hot
     vector. A few environments of gymnax 1.0 leave the bounds of their own observation space.
-    Numbers in `info` other than "discount" and "score" are metrics.
+    Numbers in `info` are metrics, except "discount", "score" and names in `core.MEASURES`.
 
     The parameters are gymnax's own, shared by all agents. The horizon is their
     `max_steps_in_episode`, or None where they have no such field, unless `horizon` is earlier.
@@ -268,8 +268,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         alive = state.alive & ~terminated & ~truncated
         metrics = {
             name: jnp.where(state.alive, value, 0).astype(jnp.float32)
-            for name, value in info.items()
-            if name not in _NO_METRICS and jnp.ndim(value) == 0
+            for name, value in _numbers(info)
         }
         return LiftedState(game, features, alive), reward, terminated, truncated, metrics
 
@@ -298,6 +297,18 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     def _observe(self, state: LiftedState) -> Observation:
         action_mask = jnp.ones((self.num_agents, self._action_width), bool)
         return Observation(state.features, action_mask, state.alive, agent_mask=state.alive)
+
+
+def _numbers(info: Any) -> Iterator[tuple[str, Any]]:
+    """List the numbers in a step's `info` that can be metrics, by name."""
+    for name, value in info.items() if isinstance(info, Mapping) else ():
+        if not isinstance(name, str) or not name or name in _NO_METRICS:
+            continue
+        if isinstance(value, bool | int | float | np.generic | np.ndarray | jax.Array):
+            dtype = jnp.result_type(value)
+            is_real = any(jnp.issubdtype(dtype, x) for x in (jnp.bool, jnp.integer, jnp.floating))
+            if is_real and jnp.ndim(value) == 0:
+                yield name, value
 
 
 def _make_game(env_id: str, options: dict[str, Any]) -> tuple[Any, Any]:
