@@ -228,9 +228,11 @@ def test_a_mask_of_combinations_needs_them_learned_as_one():
         (spaces.Dict({"a": spaces.MultiBinary(2)}), {"b": [1, 1]}, "keys among 'a'"),
         (
             spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (1,)), spaces.Discrete(3)]),
-            ([1, 0], [1], [1, 1, 1]),
-            "is of a space without choices",
+            ([1, 0], [0], [1, 1, 1]),
+            "makes something illegal in a space without choices",
         ),
+        (spaces.Box(-1, 1, (2,)), [True, False], "illegal in a space without choices"),
+        (spaces.Box(-1, 1, (2,)), {"low": [0, 0]}, "illegal in a space without choices"),
     ],
 )
 def test_what_is_no_mask_is_told_with_agent_and_space(space, mask, message):
@@ -239,6 +241,15 @@ def test_what_is_no_mask_is_told_with_agent_and_space(space, mask, message):
         agent.legal(None, {"action_mask": mask})
     assert str(caught.value).startswith("agent 'a' has the action_mask ")
     assert str(space) in str(caught.value)
+
+
+@pytest.mark.parametrize("mask", [None, np.ones(2, bool), [], [[1, 1], [1, 1]]])
+def test_a_mask_of_a_space_without_choices_may_allow_everything(mask):
+    (agent,) = read_spaces({"a": (spaces.Box(0.0, 1.0, (1,)), spaces.Box(-1, 1, (2,)))})
+    assert not agent.legal(None, {"action_mask": mask})
+    tuple_space = spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (2,))])
+    (legal,) = legal_options(tuple_space, read_actions(tuple_space), ([1, 0], mask), None)
+    assert legal.tolist() == [True, False]
 
 
 def test_joint_without_several_choices_has_no_effect():

@@ -6,6 +6,7 @@
 | `MultiDiscrete` | one for each choice in a list or tuple; a table `[C, n]` of choices with equally many options; or those of all choices in one row |
 | `MultiBinary(n)` | the same; or Gymnasium's own `[n]`, in which 0 and 1 stand for what a bit must be, and 2 for either |
 | `Tuple`, `Dict` | one for each part in a tuple, list or dictionary, None for a part without; or those of all choices in one row |
+| `Box`, which has no choices | none, or one of which every entry is True |
 | of several choices, with `joint=True` | of the combinations, in a row in the order of `numpy.ndindex` or an array with an axis for each choice; or as above |
 
 Entries are True or False, or 1 or 0; where a bit may be either, also 2.
@@ -90,7 +91,9 @@ def _of_choices(space: Any, actions: Actions, mask: Any) -> Legal:
     if mask is None:
         return [None] * len(counts)
     if not counts:
-        raise ValueError("is of a space without choices; leave it out, or give None")
+        if isinstance(mask, Mapping) or _shape(mask) is None or not np.all(mask):
+            raise ValueError("makes something illegal in a space without choices")
+        return []
     told = not (isinstance(mask, list | tuple) and any(entry is None for entry in mask))
     if told and _shape(mask) == (sum(counts),):
         flags = _flags(np.asarray(mask))

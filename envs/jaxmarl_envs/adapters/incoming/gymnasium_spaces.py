@@ -142,7 +142,7 @@ class AgentSpaces:
         source = seen if self.masked else info
         # Most are dictionaries, which are told apart sooner than by the abstract class.
         mask = source.get(MASK) if isinstance(source, (dict, Mapping)) else None
-        if mask is None or not self._actions.counts:
+        if mask is None:
             return None
         try:
             return legal_options(self.own_action, self._actions, mask, self.joint)
