@@ -180,7 +180,8 @@ class Policy(NetworkActor):
         """Write one action of `act` as the environment itself takes it.
 
         Choices are counted from the `start` of their space, and actions have the form of their
-        space, such as a dictionary. Actions of an environment of this library stay as they are.
+        space, such as a dictionary. An action of a group (`jaxmarl_envs.Joined`) becomes a
+        dictionary of its members' actions by name. Other actions stay as they are.
 
         Args:
             action: of one agent, without a batch.

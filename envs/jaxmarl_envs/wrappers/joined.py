@@ -162,6 +162,20 @@ class Joined(Wrapper[JoinedState]):
             )
         return Discrete(size)
 
+    def own_action(self, agent: str, action: Any) -> Any:
+        """Turn a group's action into its members' own actions by name, as they take them.
+
+        An agent in no group gets its own action.
+        """
+        params = self.default_params
+        joint = self.action_layout(params).from_own({agent: action})
+        parts = self._part_actions(jax.tree.map(jnp.asarray, joint), params)
+        layout, own = self.env.action_layout(params), {}
+        for slot in self._members[self.agent_index(agent)]:
+            name = self.env.agents[slot]
+            own[name] = self.env.own_action(name, layout.own(parts, slot))
+        return own if agent in self.groups else own[agent]
+
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Observation, JoinedState]:
         """Begin an episode of the wrapped environment."""
         seen, inner = self.env.reset_env(key, params)

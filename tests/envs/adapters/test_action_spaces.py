@@ -9,7 +9,9 @@ from gymnasium import spaces
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
+from jaxmarl_envs.registry import make
 from jaxmarl_envs.user_code import HostEnvironmentError, host_errors
+from jaxmarl_envs.wrappers import Joined
 from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig, make_learner, summarise
 from jaxmarl_ppo.evaluation.episodes import play_episodes
 
@@ -355,3 +357,28 @@ def test_what_is_neither_number_nor_flag_nor_mask_is_told_with_its_agent(change,
     # Some in the trial, others as soon as they are played.
     with pytest.raises((ValueError, HostEnvironmentError), match=message):
         play()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_groups_action_becomes_those_of_its_members():
+    members = ("nest", "chooses", "bits", "steers")
+    joined = Joined(DOORS["rllib"](), {"all": members})
+    layout, slot = joined.action_layout(()), joined.agents.index("all")
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        drawn = layout.pick(rng.random(layout.exists.shape), layout.exists)
+        choices, numbers = (part[slot].tolist() for part in layout.split(drawn))
+        expected = {agent: own_form(SPACES[agent], choices, numbers) for agent in members}
+        own = joined.own_action("all", layout.own(drawn, slot))
+        assert tuple(own) == members
+        assert all(SPACES[agent].contains(action) for agent, action in own.items())
+        assert leaves(own) == leaves(expected)
+    alone = layout.own(drawn, joined.agents.index("many"))
+    assert joined.own_action("many", alone).tolist() == alone.tolist()
+
+
+def test_a_combination_becomes_the_actions_of_its_members():
+    joined = Joined(make("tic_tac_toe")[0], {"both": ["o", "x"]})
+    assert joined.own_action("both", 5 * 9 + 2) == {"o": 5, "x": 2}
+    with pytest.raises(ValueError, match="is not of"):
+        joined.own_action("both", 81)
