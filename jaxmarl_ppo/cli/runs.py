@@ -68,8 +68,12 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo runs") -> int:
         raise ValueError(
             f"folder {str(folder)!r} does not exist; give that of your runs: {prog} DIR"
         )
-    from jaxmarl_ppo.runs.listing import describe, find_runs
+    from jaxmarl_ppo.runs.files import CHECKPOINTS, SNAPSHOTS
+    from jaxmarl_ppo.runs.listing import describe, find_runs, run_around
 
+    run = run_around(folder, (CHECKPOINTS, SNAPSHOTS))
+    if run is not None and not options.prune:
+        raise ValueError(f"{str(folder)!r} lies within a run; name {str(run)!r}")
     found = find_runs(folder)
     if options.prune:
         return _prune(folder, found, options.yes)

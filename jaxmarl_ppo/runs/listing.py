@@ -7,7 +7,7 @@ damaged run is described as far as possible.
 import contextlib
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,15 @@ def holds_run(folder: Path) -> bool:
         # A process that died before its first write leaves a lock alone.
         return CONFIG_FILE in names or has_saved or names == {LOCK_FILE}
     return True  # it cannot be read, which a description says
+
+
+def run_around(folder: Path, parts: Collection[str]) -> Path | None:
+    """Return the run within which a folder lies, in one of the run's folders `parts`, or None."""
+    path = folder.resolve()
+    for part, parent in zip((path, *path.parents), path.parents, strict=False):
+        if part.name in parts and (parent / CONFIG_FILE).exists():
+            return parent
+    return None
 
 
 def newest_change(folder: Path) -> float:

@@ -38,7 +38,7 @@ from jaxmarl_ppo.runs.files import (
     TRIALS,
     refuse_links,
 )
-from jaxmarl_ppo.runs.listing import disk_use, is_failed_start, table_in
+from jaxmarl_ppo.runs.listing import disk_use, is_failed_start, run_around, table_in
 from jaxmarl_ppo.runs.lock import is_locked, locked
 from jaxmarl_ppo.runs.run_folder import members_of, read_record
 
@@ -76,14 +76,10 @@ def check_prunable(folder: Path) -> None:
     Raises:
         ValueError: If it is one.
     """
-    path = folder.resolve()
-    for part, parent in zip((path, *path.parents), path.parents, strict=False):
-        is_part = part.name in (CHECKPOINTS, MEMBERS, SNAPSHOTS, TRIALS)
-        if is_part and (parent / CONFIG_FILE).exists():
-            raise ValueError(
-                f"{str(folder)!r} lies within a run, which is pruned as a whole; name "
-                f"{str(parent)!r}"
-            )
+    if (run := run_around(folder, (CHECKPOINTS, MEMBERS, SNAPSHOTS, TRIALS))) is not None:
+        raise ValueError(
+            f"{str(folder)!r} lies within a run, which is pruned as a whole; name {str(run)!r}"
+        )
 
 
 def loads_of(folders: Sequence[Path]) -> list[str]:

@@ -120,6 +120,8 @@ def test_names_are_shown_as_text(capsys, runs):
         (["--prune", "--json"], "--json has no effect with --prune"),
         (["--prune", "--sort", "size"], "--sort has no effect with --prune"),
         (["--sort", "colour"], "--sort: unknown choice 'colour'; valid: age, name, env, state"),
+        (["runs/first/checkpoints"], "'runs/first/checkpoints' lies within a run; name '"),
+        (["runs/first/checkpoints/000000001", "--json"], "lies within a run; name '"),
         (["runs/games/group/members", "--prune"], "lies within a run, which is pruned as a whole"),
     ],
 )
