@@ -140,7 +140,7 @@ def compare(count: int, num_kills: int, seed: int, place: Path) -> dict[str, Any
     kills: list[dict[str, Any]] = []
     resumes = 0
     while len(kills) < num_kills:
-        goes_on = bool(checkpoints_of(torn))
+        continues = bool(checkpoints_of(torn))
         job = start(torn, count, said)
         pids = processes_of(job, count)
         moment = wait_for_moment(job, torn, rng)
@@ -149,7 +149,7 @@ def compare(count: int, num_kills: int, seed: int, place: Path) -> dict[str, Any
                 raise RuntimeError(said.read_text())
             shutil.rmtree(torn)  # at its end; once more from the beginning
             continue
-        resumes += goes_on
+        resumes += continues
         kills.append({"moment": moment, **kill(job, pids, rng.randrange(count), said)})
         print(kills[-1], flush=True)
     train_in_peace(torn, count, said)

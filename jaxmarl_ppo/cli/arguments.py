@@ -21,7 +21,7 @@ from jaxmarl_ppo.config.annotations import (
     is_optional,
     plain_type,
 )
-from jaxmarl_ppo.config.text import read_assignment, read_text, read_value, read_whole
+from jaxmarl_ppo.config.text import read_assignment, read_int, read_text, read_value
 
 Options = TypeVar("Options")
 _NUMBER = re.compile(r"[-+]?\.?\d.*")
@@ -302,7 +302,7 @@ def check_typed(flag: str, annotation: Any, value: Any) -> Any:
     if plain is bool and not isinstance(value, bool):
         raise ValueError(f"{flag}: {_shown(value)} is neither true nor false")
     if plain is int:
-        value = read_whole(value)
+        value = read_int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"{flag}: {_shown(value)} is not a whole number")
     if plain is float and (isinstance(value, bool) or not isinstance(value, int | float)):

@@ -152,7 +152,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
     """
     own, of_run = options_of(BenchOptions), shown_options(_SHOWN)
     if session.asks_for_help(args):
-        session.tell_help(BenchOptions, prog, args, [*own, *of_run], [*own, *of_run])
+        session.print_help(BenchOptions, prog, args, [*own, *of_run], [*own, *of_run])
     find = find_option(of_run, closed=True)
     options, by_path = session.parse_with(BenchOptions, args, prog, of_run, find)
     given = to_table(by_path)

@@ -83,5 +83,5 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
 def _export(table: "Table", title: str, path: Path) -> int:
     from jaxmarl_ppo.pages.play_page import play_page
 
-    session.tell_page(play_page(table, f"{table.env.name}: {title}").save(path))
+    session.print_page(play_page(table, f"{table.env.name}: {title}").save(path))
     return 0

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.arguments import Operand
-from jaxmarl_ppo.config.checks import refuse_repeated
+from jaxmarl_ppo.config.checks import reject_repeated
 
 RunDirs = Annotated[tuple[Path, ...], Operand("RUN_DIR")]
 
@@ -65,7 +65,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
     files = {name: getattr(options, name) for name in ("csv", "summary", "picture")}
     files = {name: path for name, path in files.items() if path is not None}
     written = [*files.values(), *([] if options.out is None else [options.out])]
-    refuse_repeated("report", map(str, written))
+    reject_repeated("report", map(str, written))
     if options.live:
         _check_unused({"out": options.out, **files}, "with --live")
         return _serve(folders, options)
@@ -89,7 +89,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
     page = report_runs(folders, options.plays, seed, options.env, allowed)
     beside = folders[0] if len(folders) == 1 else Path()
     path = page.save(beside / REPORT_FILE if options.out is None else options.out)
-    session.tell_page(path)
+    session.print_page(path)
     return 0
 
 

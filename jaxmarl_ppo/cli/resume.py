@@ -70,7 +70,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         may = [option for option in of_run if find_place(option.key).metadata.resumable]
         own = options_of(ResumeOptions)
         first = [option for option in own if option.key in _SHOWN]
-        session.tell_help(ResumeOptions, prog, args, [*may, *first], [*may, *own])
+        session.print_help(ResumeOptions, prog, args, [*may, *first], [*may, *own])
     options, given = session.parse_with(ResumeOptions, args, prog, of_run, find_option(of_run))
     changes = {join_path(path): value for path, value in given.items()}
     run_dir = session.existing_run(options.run_dir, prog)
@@ -82,7 +82,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     prepare(options.job, changes.get("num_devices"))
     session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
-    from jaxmarl_ppo.cli.run_end import show_plays, tell_end
+    from jaxmarl_ppo.cli.run_end import print_end, show_plays
     from jaxmarl_ppo.devices.joining import current
     from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.trainer import Trainer
@@ -100,8 +100,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     )
     result = trainer.train()
     is_first = current().is_first
-    tells = is_first and not options.quiet
-    status = tell_end(result, trainer.config, trainer.env, tells=tells)
+    prints = is_first and not options.quiet
+    status = print_end(result, trainer.config, trainer.env, prints=prints)
     if is_first:
-        show_plays(trainer, result, options.plays, tells=tells)
+        show_plays(trainer, result, options.plays, prints=prints)
     return status

@@ -10,8 +10,8 @@ from jaxmarl_ppo.runs.named_env import as_options
 from jaxmarl_ppo.training.trainer import Trainer
 
 
-def tell_end(
-    result: TrainResult, config: TrainConfig, env: MultiAgentEnv, tells: bool = True
+def print_end(
+    result: TrainResult, config: TrainConfig, env: MultiAgentEnv, prints: bool = True
 ) -> int:
     """Print the result of a run and possible next steps.
 
@@ -19,14 +19,14 @@ def tell_end(
         result: of the run.
         config: its configuration.
         env: its environment.
-        tells: False to print nothing, as in all processes of a job except the first.
+        prints: False to print nothing, as in all processes of a job except the first.
 
     Returns:
         The exit status: 0 where the run was completed or ended as configured, and 128 and the
         number of the signal, as a shell reports it, where a signal ended it.
     """
     status = session.signal_status(result.stopped_by)
-    if not tells:
+    if not prints:
         return status
     total = config.env_steps(config.num_iterations)
     if result.interrupted:
@@ -61,7 +61,7 @@ def tell_end(
 
 
 def show_plays(
-    trainer: Trainer, result: TrainResult, plays: bool | None, tells: bool = True
+    trainer: Trainer, result: TrainResult, plays: bool | None, prints: bool = True
 ) -> None:
     """Add an evaluation and episodes to the report of a run, unless a signal has ended it.
 
@@ -72,10 +72,10 @@ def show_plays(
         trainer: of the run.
         result: of the run.
         plays: whether to do so; None for where the environment is compiled, and therefore fast.
-        tells: whether to print where the report is.
+        prints: whether to print where the report is.
     """
     wanted = not trainer.env.steps_on_host if plays is None else plays
     if wanted and not session.signal_status(result.stopped_by):
         page = report_runs([result.run_dir], env=trainer.env).save(result.run_dir / REPORT_FILE)
-        if tells:
+        if prints:
             session.show(f"results, with episodes to watch: {page}")

@@ -46,7 +46,7 @@ def parse(cls: type[Options], args: Sequence[str], prog: str) -> Options:
         ValueError: If something is wrong, in one sentence.
     """
     if asks_for_help(args):
-        tell_help(cls, prog, args, options_of(cls), options_of(cls))
+        print_help(cls, prog, args, options_of(cls), options_of(cls))
     return parse_with(cls, args, prog, ())[0]
 
 
@@ -93,7 +93,7 @@ def asks_for_help(args: Sequence[str]) -> bool:
     return not (HELP | HELP_ALL).isdisjoint(args)
 
 
-def tell_help(
+def print_help(
     cls: type,
     prog: str,
     args: Sequence[str],
@@ -236,7 +236,7 @@ def show(report: Any) -> None:
         PlainConsole().print(report)
 
 
-def tell_page(path: Path) -> None:
+def print_page(path: Path) -> None:
     """Print where a page was saved, and its size."""
     size = f"{path.stat().st_size / 1000:,.0f} kB"
     show(f"saved in {path} ({size}); open it in a browser")

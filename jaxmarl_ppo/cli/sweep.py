@@ -73,7 +73,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     of_run = [option for option in run_options() if option.flag not in taken]
     if session.asks_for_help(args):
         shown = [*own, *of_search]
-        session.tell_help(SweepOptions, prog, args, shown, [*shown, *of_run])
+        session.print_help(SweepOptions, prog, args, shown, [*shown, *of_run])
     options, given = session.parse_with(
         SweepOptions, args, prog, [*of_search, *of_run], find_option(of_run)
     )
@@ -99,7 +99,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     make_workers = None if options.ray is None else _workers_on_ray(options)
     sweep = _resumed(options, changes) if said is None else _made(options, said)
     result = sweep.run(make_workers)
-    return tell_end(result, sweep.config, sweep.env, tells=not options.quiet)
+    return print_end(result, sweep.config, sweep.env, prints=not options.quiet)
 
 
 def _search_options() -> list[Option]:
@@ -180,8 +180,8 @@ def _check_installed() -> None:
         raise ValueError(str(error)) from error
 
 
-def tell_end(
-    result: "SweepResult", config: TrainConfig, env: MultiAgentEnv, *, tells: bool = True
+def print_end(
+    result: "SweepResult", config: TrainConfig, env: MultiAgentEnv, *, prints: bool = True
 ) -> int:
     """Print the result of a search and possible next steps.
 
@@ -189,17 +189,17 @@ def tell_end(
         result: of the search.
         config: common to its runs.
         env: of them.
-        tells: whether to print anything.
+        prints: whether to print anything.
 
     Returns:
         The exit status: 0, or 128 and the number of the signal that ended it.
     """
-    if tells:
-        _tell_result(result, config, env)
+    if prints:
+        _print_result(result, config, env)
     return session.signal_status(result.stopped_by)
 
 
-def _tell_result(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> None:
+def _print_result(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> None:
     from jaxmarl_ppo.sweeps.page import PAGE_FILE
     from jaxmarl_ppo.sweeps.progress import ranked, trials_table
     from jaxmarl_ppo.sweeps.sweep import BEST_FILE

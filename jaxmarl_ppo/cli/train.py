@@ -141,7 +141,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     session.find_modules_here(*typed, *options.allow_import)
     env, env_params = command.make_env()
     session.enable_compilation_cache()
-    from jaxmarl_ppo.cli.run_end import show_plays, tell_end
+    from jaxmarl_ppo.cli.run_end import print_end, show_plays
     from jaxmarl_ppo.devices.joining import current
     from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.trainer import Trainer
@@ -159,12 +159,12 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     if env.steps_on_host and _has_default_sizes(command) and not options.quiet:
         session.show(f"{env.name} is stepped in Python: --preset slow_env needs far fewer steps")
     if options.dry_run:
-        return _tell_plan(trainer)
+        return _print_plan(trainer)
     result = trainer.train()
-    tells = current().is_first
-    status = tell_end(result, config, env, tells=tells and not options.quiet)
-    if tells:
-        show_plays(trainer, result, options.plays, tells=not options.quiet)
+    prints = current().is_first
+    status = print_end(result, config, env, prints=prints and not options.quiet)
+    if prints:
+        show_plays(trainer, result, options.plays, prints=not options.quiet)
     return status
 
 
@@ -174,7 +174,7 @@ def _has_default_sizes(command: TrainCommand) -> bool:
     return command.options.preset is None and command.file is None and not sizes
 
 
-def _tell_plan(trainer: "Trainer") -> int:
+def _print_plan(trainer: "Trainer") -> int:
     """Print what a run would train."""
     config, policies = trainer.config, trainer.learner.players.policies
     session.show(f"would train {trainer.title}")
@@ -232,7 +232,7 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainCommand:
         own = options_of(TrainOptions)
         first = [option for option in own if option.key in _SHOWN]
         every = [*own, *run_options(run)]
-        session.tell_help(TrainOptions, prog, args, [*shown_options(SHOWN, run), *first], every)
+        session.print_help(TrainOptions, prog, args, [*shown_options(SHOWN, run), *first], every)
     return TrainCommand(options, run, file, given)
 
 

@@ -79,5 +79,5 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo watch") -> int:
         session.show(f"saved in {options.gif}")
     # Beside a run's other files, whichever checkpoint it is of.
     out = options.run_dir / WATCH_FILE if options.out is None else options.out
-    session.tell_page(watched.page().save(out))
+    session.print_page(watched.page().save(out))
     return 0

@@ -22,11 +22,11 @@ from jaxmarl_ppo.config.checks import (
     check_sequence,
     field_rules,
     plain,
-    refusal,
+    rejection,
     show,
 )
 from jaxmarl_ppo.config.curriculum import Stage
-from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
+from jaxmarl_ppo.config.keys import key_path, reject_unknown, table_of
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.networks import NETWORK_RULES, kinds_with, network_fields
 from jaxmarl_ppo.config.parsing import check_depth
@@ -35,7 +35,7 @@ from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.read_space import dimension_to_json, read_dimensions
 from jaxmarl_ppo.config.schedules import Linear, ScheduleRule
 from jaxmarl_ppo.config.search import Dimension
-from jaxmarl_ppo.config.text import NONE, read_linear, read_pairs, read_whole
+from jaxmarl_ppo.config.text import NONE, read_int, read_linear, read_pairs
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.machine.files import read_at_most, write_atomically
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
@@ -212,7 +212,7 @@ def make(cls: type, data: Any, where: str = "") -> Any:
     here = where or _ROOT
     values = table_of(data, here)
     fields = dataclasses.fields(cls)
-    refuse_unknown(values, [f.name for f in fields], here)
+    reject_unknown(values, [f.name for f in fields], here)
     absent = dataclasses.MISSING
     needed = [f.name for f in fields if f.default is absent and f.default_factory is absent]
     missing = [name for name in needed if name not in values]
@@ -239,7 +239,7 @@ def read_field(name: str, hint: Any, value: Any, path: str) -> Any:
         return _READERS[name](value, path)
     if any(isinstance(part, ScheduleRule) for part in get_args(hint)):
         return _read_schedule(value, path)
-    return read_whole(value) if plain_type(hint) is int else value
+    return read_int(value) if plain_type(hint) is int else value
 
 
 def _read_policies(data: Any, where: str) -> dict[str, AnyPolicy]:
@@ -290,7 +290,7 @@ def _read_network(data: Any, where: str) -> str | nn.Module:
             raise ValueError(
                 f"{here} has no {name!r}, which is of {kinds}; valid: {', '.join(valid)}"
             )
-    refuse_unknown(fields, valid, here)
+    reject_unknown(fields, valid, here)
     return NETWORKS[kind](
         **{
             name: NETWORK_RULES[name](f"{where}.{name}", _hashable(value))
@@ -305,10 +305,10 @@ def _read_schedule(data: Any, where: str) -> Any:
     if ends is not None:
         return Linear(*ends)
     if isinstance(plain(data), str | bool) or data is None:
-        raise refusal(where, "a number, linear:START:END or [[step, value], ...]", data)
+        raise rejection(where, "a number, linear:START:END or [[step, value], ...]", data)
     if not isinstance(data, Mapping):
         return data
-    refuse_unknown(table_of(data, where), ("linear",), where)
+    reject_unknown(table_of(data, where), ("linear",), where)
     ends = data.get("linear")
     if not (isinstance(ends, list | tuple) and len(ends) == 2):
         raise ValueError(f"{where} must be {{'linear': [start, end]}}, got {show(dict(data))}")

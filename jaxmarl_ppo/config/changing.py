@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from jaxmarl_ppo.config.keys import refuse_unknown
+from jaxmarl_ppo.config.keys import reject_unknown
 from jaxmarl_ppo.config.paths import Path, full_path, join_path
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
@@ -49,7 +49,7 @@ def check_hyperparam(name: str, parts: Path) -> None:
     Raises:
         ValueError: If it cannot change, or there is none.
     """
-    refuse_unknown(parts[-1:], _OF_PPO, join_path(parts[:-1]))
+    reject_unknown(parts[-1:], _OF_PPO, join_path(parts[:-1]))
     if parts[-1] not in CHANGING:
         raise ValueError(
             f"{name} has {join_path(parts)}, which cannot change during a run; valid: "
@@ -111,7 +111,7 @@ def check_own_ppo(name: str, parts: Path, policies: Mapping[str, Any]) -> None:
     if parts[0] == "default_ppo":
         return
     policy = parts[1]
-    refuse_unknown([policy], policies, f"{name}: policies")
+    reject_unknown([policy], policies, f"{name}: policies")
     spec = policies[policy]
     if not isinstance(spec, PolicySpec) or spec.ppo is None:
         raise ValueError(

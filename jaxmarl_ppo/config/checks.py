@@ -40,7 +40,7 @@ def check_fields(config: Any, of: str = "") -> None:
         object.__setattr__(config, name, value)
 
 
-def refusal(name: str, valid: str, value: Any) -> ValueError:
+def rejection(name: str, valid: str, value: Any) -> ValueError:
     """Make the error for a value that a field must not hold."""
     return ValueError(f"{name} must be {valid}, got {show(value)}")
 
@@ -65,9 +65,9 @@ def whole_number(low: int, high: int) -> Rule:
     def check(name: str, value: Any) -> int:
         number = plain(value)
         if isinstance(number, bool) or not isinstance(number, int) or number < low:
-            raise refusal(name, f"a whole number of at least {low}", value)
+            raise rejection(name, f"a whole number of at least {low}", value)
         if number > high:
-            raise refusal(name, f"a whole number of at most {high}", value)
+            raise rejection(name, f"a whole number of at most {high}", value)
         return number
 
     return check
@@ -80,7 +80,7 @@ def number(valid: str, accepts: Callable[[float], bool]) -> Rule:
         number = plain(value)
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
         if not (is_number and abs(number) <= MAX_FLOAT and accepts(number)):
-            raise refusal(name, valid, value)
+            raise rejection(name, valid, value)
         return number
 
     return check
@@ -100,21 +100,21 @@ def choice(*choices: str) -> Rule:
 def check_bool(name: str, value: Any) -> bool:
     """Reject values other than True and False, such as the word `"no"`."""
     if not isinstance(value, bool | np.bool_):
-        raise refusal(name, "True or False", value)
+        raise rejection(name, "True or False", value)
     return bool(value)
 
 
 def check_path(name: str, value: Any) -> str | os.PathLike[str]:
     """Reject values that name no file or folder."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise refusal(name, "a path", value)
+        raise rejection(name, "a path", value)
     return value
 
 
 def check_name(name: str, value: Any) -> str:
     """Reject invalid names of agents."""
     if not isinstance(value, str) or not value:
-        raise refusal(name, "a word", value)
+        raise rejection(name, "a word", value)
     return value
 
 
@@ -126,7 +126,7 @@ def check_policy_name(name: str, value: Any) -> str:
     check_name(name, value)
     if len(value) > MAX_NAME or not value.isprintable() or value in (".", ".."):
         valid = f"a word of at most {MAX_NAME} printable characters, and neither '.' nor '..'"
-        raise refusal(name, valid, value)
+        raise rejection(name, valid, value)
     return value
 
 
@@ -135,11 +135,11 @@ def check_sequence(name: str, value: Any, valid: str) -> Sequence[Any]:
     if isinstance(value, np.ndarray | jax.Array) and value.ndim:
         return np.asarray(value).tolist()
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise refusal(name, valid, value)
+        raise rejection(name, valid, value)
     return value
 
 
-def refuse_repeated(name: str, values: Iterable[str]) -> None:
+def reject_repeated(name: str, values: Iterable[str]) -> None:
     """Reject duplicate names."""
     seen: set[str] = set()
     for value in values:
@@ -171,13 +171,13 @@ def different_names(valid: str) -> Rule:
         names = tuple(check_sequence(name, value, valid))
         for each in names:
             check_name(f"an entry of {name}", each)
-        refuse_repeated(name, names)
+        reject_repeated(name, names)
         return names
 
     return check
 
 
-def refuse_without_effect(config: Any, table: str, fields: Sequence[str], why: str) -> None:
+def reject_without_effect(config: Any, table: str, fields: Sequence[str], why: str) -> None:
     """Reject values other than the defaults where they change nothing.
 
     Args:
@@ -220,5 +220,5 @@ def rule_of(annotation: Any) -> Rule:
 
 def _check_class(cls: type, name: str, value: Any) -> Any:
     if not isinstance(value, cls):
-        raise refusal(name, f"a {cls.__name__}", value)
+        raise rejection(name, f"a {cls.__name__}", value)
     return value

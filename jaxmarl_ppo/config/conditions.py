@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from jaxmarl_ppo.config.checks import MAX_FLOAT, check_sequence, refusal, refuse_repeated
+from jaxmarl_ppo.config.checks import MAX_FLOAT, check_sequence, reject_repeated, rejection
 
 _RELATIONS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -55,7 +55,7 @@ def parse_condition(text: str, name: str = "a condition") -> Condition:
     except ValueError:
         bound = float("nan")
     if found is None or not abs(bound) <= MAX_FLOAT:
-        raise refusal(
+        raise rejection(
             name,
             f"the name of a metric, one of {', '.join(_RELATIONS)}, and a finite number, such as "
             "'shared.return_mean > 20'",
@@ -73,13 +73,13 @@ def check_until(name: str, value: Any) -> tuple[str, ...]:
     texts = tuple(check_sequence(name, value, "a sequence of conditions"))
     for text in texts:
         _check_condition(f"an entry of {name}", text)
-    refuse_repeated(name, texts)
+    reject_repeated(name, texts)
     return texts
 
 
 def _check_condition(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise refusal(name, "a condition such as 'all.return_mean > 20'", value)
+        raise rejection(name, "a condition such as 'all.return_mean > 20'", value)
     parse_condition(value, name)
     return value
 

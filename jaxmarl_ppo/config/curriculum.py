@@ -14,7 +14,7 @@ from jaxmarl_ppo.config.checks import (
     check_number,
     check_sequence,
     plain,
-    refusal,
+    rejection,
     whole_number,
 )
 from jaxmarl_ppo.config.conditions import ConditionText
@@ -35,7 +35,7 @@ def check_changing_value(name: str, value: Any) -> Number:
 
 def _check_values(name: str, values: Any) -> dict[str, Number]:
     if not isinstance(values, Mapping):
-        raise refusal(name, "a table from path to number, such as env.params.max_steps", values)
+        raise rejection(name, "a table from path to number, such as env.params.max_steps", values)
     found: dict[str, Number] = {}
     for written, value in values.items():
         path = join_path(changing_path(name, check_name(f"a path of {name}", written)))
@@ -99,7 +99,7 @@ def check_curriculum(name: str, value: Any) -> tuple[Stage, ...]:
     stages = tuple(check_sequence(name, value, "a sequence of stages"))
     for index, stage in enumerate(stages):
         if not isinstance(stage, Stage):
-            raise refusal(f"{name}[{index}]", "a Stage", stage)
+            raise rejection(f"{name}[{index}]", "a Stage", stage)
     if len(stages) == 1:
         raise ValueError(
             f"{name} has one stage, which never ends; add another one, or set its values in the "

@@ -13,11 +13,11 @@ from jaxmarl_ppo.config.checks import (
     check_name,
     check_number,
     check_sequence,
-    refusal,
+    rejection,
     show,
     whole_number,
 )
-from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
+from jaxmarl_ppo.config.keys import key_path, reject_unknown, table_of
 from jaxmarl_ppo.config.text import NONE
 from jaxmarl_ppo.types import PyTree
 
@@ -87,7 +87,7 @@ def _decode(data: Any, default: Any, where: str, partial: bool) -> Any:
     if set(default) == _ARRAY:
         return _decode_array(data, default, where)
     values = table_of(data, where)
-    refuse_unknown(values, default, where)
+    reject_unknown(values, default, where)
     missing = [key for key in default if key not in values]
     if missing and not partial:
         raise ValueError(f"{where} lacks {', '.join(missing)}")
@@ -113,16 +113,16 @@ def _decode_leaf(value: Any, default: Any, where: str) -> Any:
     if default is None and value == NONE:
         return None
     if isinstance(default, str) and not isinstance(value, str):
-        raise refusal(where, "a text", value)
+        raise rejection(where, "a text", value)
     if not (value is None or isinstance(value, bool | int | float | str)):
-        raise refusal(where, "a number, a text or nothing", value)
+        raise rejection(where, "a number, a text or nothing", value)
     return value
 
 
 def _decode_array(data: Any, default: Mapping[str, Any], where: str) -> Any:
     written = data if isinstance(data, Mapping) else {"array": data, "dtype": default["dtype"]}
     if set(written) != _ARRAY:
-        raise refusal(where, "{'array': numbers, 'dtype': their type} or numbers", data)
+        raise rejection(where, "{'array': numbers, 'dtype': their type} or numbers", data)
     try:
         array = jnp.asarray(written["array"], check_name("dtype", written["dtype"]))
     except (ValueError, TypeError, OverflowError):

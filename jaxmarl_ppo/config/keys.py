@@ -21,7 +21,7 @@ def table_of(data: Any, where: str) -> dict[str, Any]:
     return dict(data)
 
 
-def refuse_unknown(data: Iterable[str], valid: Iterable[str], where: str) -> None:
+def reject_unknown(data: Iterable[str], valid: Iterable[str], where: str) -> None:
     """Reject the first key that is none of the valid ones, and name the closest of them."""
     valid = list(valid)
     for key in data:

@@ -14,8 +14,8 @@ from jaxmarl_ppo.config.checks import (
     check_not_negative,
     check_policy_name,
     check_sequence,
-    refusal,
-    refuse_repeated,
+    reject_repeated,
+    rejection,
     show,
 )
 
@@ -31,7 +31,7 @@ def check_weights(name: str, weights: Any) -> tuple[float, ...]:
     weights = check_sequence(name, weights, "numbers")
     values = tuple(float(check_not_negative(f"one of {name}", each)) for each in weights)
     if not any(values):
-        raise refusal(name, "numbers that are not all 0", weights)
+        raise rejection(name, "numbers that are not all 0", weights)
     return values
 
 
@@ -40,17 +40,17 @@ def check_names(name: str, names: Any) -> tuple[str, ...]:
     valid = "a list of names"
     found = check_sequence(name, names, valid)
     if not found or not all(isinstance(each, str) and each for each in found):
-        raise refusal(name, valid, names)
+        raise rejection(name, valid, names)
     for each in found:
         check_policy_name(f"one of {name}", each)
-    refuse_repeated(name, found)
+    reject_repeated(name, found)
     return tuple(found)
 
 
 def check_table(name: str, table: Any) -> dict[str, Any]:
     """Check a table from agents to their policies; return a copy with tuples for lists."""
     if not isinstance(table, Mapping):
-        raise refusal(name, "a table from agent to policy", table)
+        raise rejection(name, "a table from agent to policy", table)
     return {
         check_name(f"an agent in {name}", agent): _check_choice(f"{name}[{agent!r}]", choice)
         for agent, choice in table.items()
@@ -64,7 +64,7 @@ def _check_choice(name: str, choice: Any) -> Choice:
         weights = check_weights(f"the weights of {name}", list(choice.values()))
         return dict(zip(check_names(f"the policies of {name}", list(choice)), weights, strict=True))
     if isinstance(choice, str | Mapping) or not isinstance(choice, Sequence) or not choice:
-        raise refusal(name, "a policy, a list of policies or weights by policy", choice)
+        raise rejection(name, "a policy, a list of policies or weights by policy", choice)
     return check_names(name, choice)
 
 
@@ -72,7 +72,7 @@ def _check_tables(name: str, tables: Any) -> tuple[dict[str, str], ...]:
     valid = "a list of tables from agent to policy"
     found = check_sequence(name, tables, valid)
     if not found:
-        raise refusal(name, valid, tables)
+        raise rejection(name, valid, tables)
     checked = [check_table(f"{name}[{index}]", table) for index, table in enumerate(found)]
     for index, table in enumerate(checked):
         for agent, policy in table.items():
@@ -87,7 +87,7 @@ def _check_candidates(name: str, table: Any) -> dict[str, tuple[str, ...]]:
 
 def _check_function(name: str, function: Any) -> Any:
     if not callable(function):
-        raise refusal(name, "a function (key, Draw) -> [A] indices", function)
+        raise rejection(name, "a function (key, Draw) -> [A] indices", function)
     return function
 
 

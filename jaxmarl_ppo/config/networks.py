@@ -10,7 +10,7 @@ from jaxmarl_ppo.config.checks import (
     check_sequence,
     check_share,
     choice,
-    refusal,
+    rejection,
     rule_of,
     whole_number,
 )
@@ -56,7 +56,7 @@ def check_network(name: str, network: Any) -> str | nn.Module:
         return choice(*NETWORKS)(name, network)
     if not isinstance(network, nn.Module):
         kinds = ", ".join(map(repr, NETWORKS))
-        raise refusal(name, f"{kinds} or a flax.linen module", network)
+        raise rejection(name, f"{kinds} or a flax.linen module", network)
     if isinstance(network, ActorCritic):
         for field in network_fields(type(network)):
             if field in NETWORK_RULES:  # a subclass may have more

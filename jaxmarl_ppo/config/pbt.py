@@ -14,7 +14,7 @@ from jaxmarl_ppo.config.checks import (
     check_number,
     different_names,
     number,
-    refuse_without_effect,
+    reject_without_effect,
     show,
 )
 from jaxmarl_ppo.config.paths import full_path, join_path
@@ -93,4 +93,4 @@ class PbtConfig:
         check_fields(self)
         if not self.fraction:
             fields = ("every_env_steps", "perturb", "resample_probability")
-            refuse_without_effect(self, "pbt", fields, "with pbt.fraction=0; raise it")
+            reject_without_effect(self, "pbt", fields, "with pbt.fraction=0; raise it")

@@ -15,7 +15,7 @@ from jaxmarl_ppo.config.checks import (
     PolicyName,
     Positive,
     check_fields,
-    refusal,
+    rejection,
     show,
     whole_number,
 )
@@ -38,13 +38,13 @@ def _check_load(name: str, load: Any) -> str:
     if isinstance(load, os.PathLike):
         load = os.fspath(load)
     if not isinstance(load, str) or not load:
-        raise refusal(name, "RUN_DIR:POLICY or RUN_DIR, of a finished run", load)
+        raise rejection(name, "RUN_DIR:POLICY or RUN_DIR, of a finished run", load)
     return load
 
 
 def _check_script(name: str, script: Any) -> Any:
     if not (isinstance(script, str) and script) and not callable(script):
-        raise refusal(name, f"{RANDOM!r}, the name of a baseline or a function", script)
+        raise rejection(name, f"{RANDOM!r}, the name of a baseline or a function", script)
     return script
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from jaxmarl_ppo.config.keys import refuse_unknown, table_of
+from jaxmarl_ppo.config.keys import reject_unknown, table_of
 from jaxmarl_ppo.config.paths import leaves
 from jaxmarl_ppo.config.search import Choices, Dimension, Range
 from jaxmarl_ppo.config.text import NONE
@@ -53,9 +53,9 @@ def _is_dimension(value: Any) -> bool:
 def _read_dimension(value: Any) -> Dimension:
     values = table_of(value, "it")
     if "choices" in values:
-        refuse_unknown(values, ["choices"], "it")
+        reject_unknown(values, ["choices"], "it")
         return Choices(values["choices"])
-    refuse_unknown(values, [*_RANGE_KEYS, "choices"], "it")
+    reject_unknown(values, [*_RANGE_KEYS, "choices"], "it")
     missing = [key for key in ("low", "high") if key not in values]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}; a range has both, or there are choices")

@@ -17,7 +17,7 @@ from jaxmarl_ppo.config.checks import (
     check_name,
     check_number,
     different_names,
-    refuse_without_effect,
+    reject_without_effect,
     whole_number,
 )
 
@@ -60,7 +60,7 @@ class CheckpointConfig:
         check_fields(self)
         if not self.keep:
             fields = ("every_minutes", "every_env_steps")
-            refuse_without_effect(self, "checkpoints", fields, "with checkpoints.keep=0; raise it")
+            reject_without_effect(self, "checkpoints", fields, "with checkpoints.keep=0; raise it")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class EvaluationConfig:
         if self.every_env_steps is None:
             fields = ("episodes", "greedy", "opponents")
             why = "without evaluation.every_env_steps; set it"
-            refuse_without_effect(self, "evaluation", fields, why)
+            reject_without_effect(self, "evaluation", fields, why)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class ObjectiveConfig:
         check_fields(self)
         if self.measure is None:
             fields = ("goal", "stop_at", "patience")
-            refuse_without_effect(self, "objective", fields, "without objective.measure; set it")
+            reject_without_effect(self, "objective", fields, "without objective.measure; set it")
 
     def is_better(self, value: float, than: float | None) -> bool:
         """Return whether a value is better than another one, or than none at all."""

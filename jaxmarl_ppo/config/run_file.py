@@ -21,7 +21,7 @@ from jaxmarl_ppo.config.as_json import (
 )
 from jaxmarl_ppo.config.checks import check_name, field_rules, show
 from jaxmarl_ppo.config.env_as_json import check_env_record
-from jaxmarl_ppo.config.keys import refuse_unknown, table_of
+from jaxmarl_ppo.config.keys import reject_unknown, table_of
 from jaxmarl_ppo.config.parsing import parse_file
 from jaxmarl_ppo.config.paths import expand
 from jaxmarl_ppo.config.presets import follow, preset
@@ -103,12 +103,12 @@ def read_table(data: Mapping[str, Any]) -> RunFile:
     """
     known = [f.name for f in dataclasses.fields(TrainConfig)]
     values = expand(table_of(data, "the file"))
-    refuse_unknown(values, ["env", "preset", *known], "the file")
+    reject_unknown(values, ["env", "preset", *known], "the file")
     written, variant = values.pop("env", {}), values.pop("preset", None)
     if variant is not None:
         check_name("preset", variant)
     env = table_of({"name": written} if isinstance(written, str) else written, "env")
-    refuse_unknown(env, [f.name for f in dataclasses.fields(EnvTable)], "env")
+    reject_unknown(env, [f.name for f in dataclasses.fields(EnvTable)], "env")
     if "name" in env:
         check_name("env.name", env["name"])
     for key in ("kwargs", "params"):

@@ -15,7 +15,7 @@ from jaxmarl_ppo.config.checks import (
     check_positive,
     check_sequence,
     plain,
-    refusal,
+    rejection,
 )
 
 
@@ -63,7 +63,7 @@ class ScheduleRule:
         if isinstance(spec, list | tuple | np.ndarray):
             return _check_points(name, spec, self.check)
         if isinstance(spec, bool) or not isinstance(spec, int | float):
-            raise refusal(name, "a number, Linear(start, end) or [[step, value], ...]", spec)
+            raise rejection(name, "a number, Linear(start, end) or [[step, value], ...]", spec)
         return self.check(name, spec)
 
 
@@ -74,10 +74,10 @@ def _check_points(name: str, spec: Any, check: Rule) -> tuple[tuple[float, float
         for point in check_sequence(name, spec, "a list of pairs [step, value]")
     ]
     if not points:
-        raise refusal(name, "a list of pairs [step, value]", spec)
+        raise rejection(name, "a list of pairs [step, value]", spec)
     for point in points:
         if len(point) != 2:
-            raise refusal(f"a point of {name}", pair, point)
+            raise rejection(f"a point of {name}", pair, point)
     steps = [float(check_number(f"a step of {name}", step)) for step, _ in points]
     values = [float(check(f"a value of {name}", value)) for _, value in points]
     if any(b <= a for a, b in itertools.pairwise(steps)):

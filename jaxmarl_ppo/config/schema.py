@@ -18,8 +18,8 @@ from jaxmarl_ppo.config.annotations import (
     plain_type,
 )
 from jaxmarl_ppo.config.as_json import POLICY_KINDS
-from jaxmarl_ppo.config.checks import refusal
-from jaxmarl_ppo.config.keys import refuse_unknown
+from jaxmarl_ppo.config.checks import rejection
+from jaxmarl_ppo.config.keys import reject_unknown
 from jaxmarl_ppo.config.networks import NETWORK_FIELDS
 from jaxmarl_ppo.config.paths import Path, full_path, join_path, without_alias
 from jaxmarl_ppo.config.run_file import EnvTable, RunFile
@@ -78,7 +78,7 @@ def find_place(parts: Path, *, dashes: bool = False) -> Place:
         ValueError: If there is none; the message names the closest one.
     """
     head, *rest = without_alias(parts)
-    refuse_unknown([head], _root(), "the configuration")
+    reject_unknown([head], _root(), "the configuration")
     place = _root()[head]
     for part in rest:
         is_field = not _is_table(place.annotation)
@@ -113,7 +113,7 @@ def _child(place: Place, part: str) -> Place:
     children = _children(place)
     if children is None:
         raise ValueError(f"{place.name} is a single value and has no {part!r}")
-    refuse_unknown([part], children, place.name)
+    reject_unknown([part], children, place.name)
     return children[part]
 
 
@@ -166,7 +166,7 @@ def check_space(space: Space) -> dict[str, Dimension]:
     parts = {path: full_path(path) for path in space}
     for path, dimension in space.items():
         if not isinstance(dimension, Dimension):
-            raise refusal(f"space[{path!r}]", "a Range or Choices", dimension)
+            raise rejection(f"space[{path!r}]", "a Range or Choices", dimension)
         reason = find_place(parts[path]).metadata.not_searched
         if reason is not None:
             raise ValueError(f"{path} cannot be searched: {reason}")

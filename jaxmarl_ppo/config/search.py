@@ -15,8 +15,8 @@ from jaxmarl_ppo.config.checks import (
     check_name,
     check_number,
     check_sequence,
-    refusal,
-    refuse_repeated,
+    reject_repeated,
+    rejection,
     whole_number,
 )
 
@@ -90,9 +90,9 @@ class Choices:
     def __post_init__(self) -> None:
         values = check_sequence("choices", self.values, "a list of values")
         if len(values) < 2:
-            raise refusal("choices", "a list of at least two values", self.values)
+            raise rejection("choices", "a list of at least two values", self.values)
         object.__setattr__(self, "values", tuple(values))
-        refuse_repeated("choices", map(str, self.labels))
+        reject_repeated("choices", map(str, self.labels))
 
     @property
     def labels(self) -> tuple[Any, ...]:

@@ -98,7 +98,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, bool | int | float | str)
 
 
-def read_whole(value: Any) -> Any:
+def read_int(value: Any) -> Any:
     """Read a whole number, also 5e6, `5M` and `10k`; return anything else unchanged."""
     factor = 1
     if isinstance(value, str) and value[-1:] in _FACTORS and _NUMBER.fullmatch(value[:-1]):

@@ -34,18 +34,18 @@ class DecisionTable:
     def take(self, index: jax.Array) -> Decisions:
         """Take the decisions of some rows, `index [...]` int, without their memory."""
         new, old = self.new.replace(hidden=()), self.open.replace(hidden=())
-        return jax.tree.map(lambda first, rest: _take(first, rest, index), old, new)
+        return jax.tree.map(lambda first, rest: _gather(first, rest, index), old, new)
 
-    def take_hidden(self, index: jax.Array) -> PyTree:
+    def gather_hidden(self, index: jax.Array) -> PyTree:
         """Take the memory before some decisions, `[..., H]` leaves."""
         return jax.tree.map(
-            lambda first, rest: _take(first, rest, index), self.open.hidden, self.new.hidden
+            lambda first, rest: _gather(first, rest, index), self.open.hidden, self.new.hidden
         )
 
     def decisions_of_slots(self, row: jax.Array) -> Decisions:
         """Take the decision in row `row [E, S]` of each slot: open or new."""
         if not tuning().rows_last:
-            return self.take(row).replace(hidden=self.take_hidden(row))
+            return self.take(row).replace(hidden=self.gather_hidden(row))
         return jax.tree.map(lambda first, rest: self._pick(first, rest, row), self.open, self.new)
 
     def numbers_of_slots(self, x: jax.Array, row: jax.Array) -> jax.Array:
@@ -130,7 +130,7 @@ def tabulate(pending: Decisions, decisions: Decisions) -> DecisionTable:
     )
 
 
-def _take(first: jax.Array, rest: jax.Array, index: jax.Array) -> jax.Array:
+def _gather(first: jax.Array, rest: jax.Array, index: jax.Array) -> jax.Array:
     if first.ndim == 1:
         return jnp.concatenate([first, rest])[index]
     num_first = first.shape[0]

@@ -416,13 +416,13 @@ class Actor:
         if isinstance(features, np.ndarray):
             batch_shape = features.shape[: features.ndim - len(self.signature.feature_shape)]
             sound = np.isfinite(features).reshape(*batch_shape, -1).all(-1)
-            _refuse_rows(acting & ~sound, "observation holds a number that is not finite")
+            _reject_rows(acting & ~sound, "observation holds a number that is not finite")
         if isinstance(mask, np.ndarray):
             ends = np.cumsum(counts, dtype=int)
             for choice, (count, end) in enumerate(zip(counts, ends, strict=True)):
                 legal = mask[..., end - count : end].astype(bool).any(-1)
                 which = f" in choice {choice + 1}" if len(counts) > 1 else ""
-                _refuse_rows(acting & ~legal, f"action_mask leaves no legal action{which}")
+                _reject_rows(acting & ~legal, f"action_mask leaves no legal action{which}")
 
     @functools.cached_property
     def _act(self) -> Any:
@@ -494,7 +494,7 @@ def _array(x: Any) -> Any:
     return x if isinstance(x, jax.Array) else np.asarray(x)
 
 
-def _refuse_rows(wrong: np.ndarray, what: str) -> None:
+def _reject_rows(wrong: np.ndarray, what: str) -> None:
     if wrong.any():
         place = ", ".join(str(index) for index in np.argwhere(wrong)[0])
         raise ValueError(what + (f" in row {place}" if place else ""))

@@ -86,7 +86,7 @@ class Processes:
             return decide()
         if self.is_first:
             value = decide()
-            self._tell_all(label, value)
+            self._send_all(label, value)
             return value
         told, value = self._wire.receive(0, _DECIDED)
         if told is None:
@@ -156,7 +156,7 @@ class Processes:
     def fail_in_step(self, error: Exception) -> None:
         """Make `agree` raise the error of this, the first process, on all others."""
         if self._wire is not None and self.is_first:
-            self._tell_all(None, f"{self._name(0)} has failed: {error}")
+            self._send_all(None, f"{self._name(0)} has failed: {error}")
 
     @contextlib.contextmanager
     def ending_together(self, *in_step: type[BaseException]) -> Iterator[None]:
@@ -188,7 +188,7 @@ class Processes:
     def _others(self) -> Iterator[int]:
         return iter(range(1, self.count) if self.is_first else (0,))
 
-    def _tell_all(self, label: str | None, value: Any) -> None:
+    def _send_all(self, label: str | None, value: Any) -> None:
         assert self._wire is not None
         for peer in self._others():
             self._wire.send(peer, _DECIDED, [label, value])

@@ -82,7 +82,7 @@ class Play(struct.PyTreeNode):
         )
         return EpisodesState(state, totals, key_steps)
 
-    def goes_on(self, now: EpisodesState) -> jax.Array:
+    def continues(self, now: EpisodesState) -> jax.Array:
         """Return whether there is another step, `()` bool."""
         return ~now.totals.finished.all() & (now.totals.num_steps < self.limit)
 
@@ -225,7 +225,7 @@ def _check_players(learner: Learner, players: np.ndarray) -> None:
 
 @jax.jit
 def _play(play: Play) -> EpisodeTotals:
-    end = jax.lax.while_loop(play.goes_on, lambda now: play.advance(now)[0], play.begin())
+    end = jax.lax.while_loop(play.continues, lambda now: play.advance(now)[0], play.begin())
     return count_cut_off(end)
 
 

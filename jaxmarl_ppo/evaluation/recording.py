@@ -59,9 +59,9 @@ def record_episodes(
     _check_size(play, bytes_per_step)
     at_once = max(1, min(int(play.limit), MAX_BYTES_AT_ONCE // bytes_per_step))
     now, parts = _begin(play), []
-    num_steps, goes_on = 0, True
-    while goes_on:
-        now, steps, count, goes_on = _record(play, now, at_once)
+    num_steps, continues = 0, True
+    while continues:
+        now, steps, count, continues = _record(play, now, at_once)
         num_steps += int(count)
         _check_size(play, bytes_per_step, num_steps)
         parts.append({name: np.asarray(x)[: int(count)] for name, x in steps.items()})
@@ -88,9 +88,9 @@ def _record(
         will follow.
     """
 
-    def goes_on(carry: tuple[jax.Array, EpisodesState, Steps]) -> jax.Array:
+    def continues(carry: tuple[jax.Array, EpisodesState, Steps]) -> jax.Array:
         index, now, _ = carry
-        return (index < at_once) & play.goes_on(now)
+        return (index < at_once) & play.continues(now)
 
     def advance(
         carry: tuple[jax.Array, EpisodesState, Steps],
@@ -101,8 +101,8 @@ def _record(
 
     shapes = jax.eval_shape(_advance, play, now)[1]
     steps = {name: jnp.zeros((at_once, *x.shape), x.dtype) for name, x in shapes.items()}
-    count, now, steps = jax.lax.while_loop(goes_on, advance, (jnp.int32(0), now, steps))
-    return now, steps, count, play.goes_on(now)
+    count, now, steps = jax.lax.while_loop(continues, advance, (jnp.int32(0), now, steps))
+    return now, steps, count, play.continues(now)
 
 
 def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, Steps]:

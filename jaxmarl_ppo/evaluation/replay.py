@@ -122,7 +122,7 @@ def replay_episodes(
         jax.jit(function, compiler_options=options_of_once()) for function in (Play.begin, _advance)
     )
     now, steps = begin(play), []
-    while bool(play.goes_on(now)):
+    while bool(play.continues(now)):
         now, time_step = advance(play, now)
         steps.append(jax.device_get(time_step))
     lengths = np.sum([time_step["valid"] for time_step in steps], axis=0)

@@ -174,14 +174,14 @@ class Learner:
             metrics = metrics_lib.empty(self.players, lives, state.population.league)
         last = state.iteration + num_iterations
 
-        def goes_on(carry: tuple[TrainState, Metrics]) -> jax.Array:
+        def continues(carry: tuple[TrainState, Metrics]) -> jax.Array:
             return (carry[0].iteration < last) & ~carry[1].fault.found
 
         def body(carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
             state, metrics = self.train_step(carry[0], axis_name)
             return state, metrics_lib.merge(carry[1], metrics)
 
-        return jax.lax.while_loop(goes_on, body, (state, metrics))
+        return jax.lax.while_loop(continues, body, (state, metrics))
 
     def averaged(self, state: TrainState) -> Population:
         """Return the players to evaluate and save: averages of parameters where there are any."""

@@ -144,7 +144,7 @@ def _collect_reports(
     trained = explained = jnp.zeros(num_policies)
     reward_trained = jnp.zeros(num_agents)
     for group_learner, report in zip(group_learners, reports, strict=True):
-        put = partial(_put, np.array(group_learner.policy_ids))
+        put = partial(_scatter, np.array(group_learner.policy_ids))
         update = jax.tree.map(put, update, report.update)
         trained = put(trained, report.trained)
         explained = put(explained, report.explained_variance)
@@ -165,7 +165,7 @@ def _collect_reports(
     }, latest
 
 
-def _put(policy_ids: np.ndarray, everybody: jax.Array, own: jax.Array) -> jax.Array:
+def _scatter(policy_ids: np.ndarray, everybody: jax.Array, own: jax.Array) -> jax.Array:
     """Write a policy group's values, `own [K]`, into those of all policies, `everybody [P]`."""
     # With all policies in one policy group there is no scatter to compile.
     if np.array_equal(policy_ids, np.arange(everybody.size)):

@@ -123,7 +123,7 @@ def path_part(name: str) -> str:
     return part
 
 
-def refuse_link(path: Path) -> None:
+def reject_link(path: Path) -> None:
     """Reject a file or folder of a run that is a link, before anything is written or removed.
 
     Raises:

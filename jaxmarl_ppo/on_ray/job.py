@@ -143,11 +143,11 @@ def run_on_host(config: dict[str, Any]) -> dict[str, Any]:
         flag = f"--xla_force_host_platform_device_count={plan.num_cpus}"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
     run_dir = Path(plan.run_dir)
-    goes_on = bool(checkpoints_of(run_dir))
-    if rank == 0 and not goes_on and plan.begin != plan.go_on:
+    continues = bool(checkpoints_of(run_dir))
+    if rank == 0 and not continues and plan.begin != plan.go_on:
         # Of workers that were lost before the first checkpoint; the driver has found it unused.
         shutil.rmtree(run_dir, ignore_errors=True)
-    command, args = plan.go_on if goes_on else plan.begin
+    command, args = plan.go_on if continues else plan.begin
     job = ["--distributed", "--coordinator", os.environ[_COORDINATOR]]
     job += ["--num-processes", str(get_context().get_world_size()), "--process-id", str(rank)]
     told: dict[str, Any] = {"status": 0, "error": None}
@@ -175,7 +175,7 @@ def _join_config() -> Any:
     backend = import_ray("ray.train.backend")
     jax_config = import_ray("ray.train.v2.jax").JaxConfig
 
-    class TellCoordinator(backend.Backend):
+    class ReportCoordinator(backend.Backend):
         def on_start(self, worker_group: Any, backend_config: Any) -> None:
             del backend_config
             coordinator = worker_group.execute_single(0, free_address)
@@ -184,7 +184,7 @@ def _join_config() -> Any:
     class JoinConfig(jax_config):
         @property
         def backend_cls(self) -> Any:
-            return TellCoordinator
+            return ReportCoordinator
 
     return JoinConfig()
 

@@ -27,7 +27,7 @@ from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.run_folder import run_record
 from jaxmarl_ppo.sweeps.candidates import Candidate, Candidates, check_trials
 from jaxmarl_ppo.sweeps.worker import Worker
-from jaxmarl_ppo.sweeps.workers import Look, RunName, Saved
+from jaxmarl_ppo.sweeps.workers import IntermediateResult, RunName, Saved
 from jaxmarl_ppo.types import Population, PyTree
 
 STATE_FILE, STANDING_FILE = "state.npz", "standing.json"
@@ -113,7 +113,7 @@ class TunedRun:
         self._begin(None)
 
     def step(self) -> dict[str, Any]:
-        """Train up to the next look at the run; return what is seen.
+        """Train until the run's next intermediate result, and return it.
 
         Raises:
             RuntimeError: If training diverged, or the environment produced values that cannot be
@@ -121,20 +121,20 @@ class TunedRun:
         """
         if not self._worker.is_busy:
             return self._result  # it resumes a completed run
-        looks: list[Look] = []
-        while not looks:
-            looks = self._worker.train()
-        (look,) = looks
-        if look.error is not None:
-            raise RuntimeError(look.error)
-        self._saved, self._learnt = look.saved, look.population
-        result: dict[str, Any] = {**(look.entry or {}), "done": look.is_over}
-        if look.report is not None:
-            result["evaluation"] = look.report
+        results: list[IntermediateResult] = []
+        while not results:
+            results = self._worker.train()
+        (result,) = results
+        if result.error is not None:
+            raise RuntimeError(result.error)
+        self._saved, self._learnt = result.saved, result.population
+        reported: dict[str, Any] = {**(result.entry or {}), "done": result.is_over}
+        if result.report is not None:
+            reported["evaluation"] = result.report
         if self._candidate.config.objective.measure is not None:
-            result["objective"] = np.nan if look.value is None else look.value
-        self._result = result
-        return result
+            reported["objective"] = np.nan if result.value is None else result.value
+        self._result = reported
+        return reported
 
     def save(self, folder: Path) -> None:
         """Write the run's state, and its policies as in the folder of any run."""

@@ -1,8 +1,8 @@
 """The workers of a search on a Ray cluster.
 
 Each is an actor, which Ray places, monitors and restarts elsewhere when its node is lost. The last
-look at a run contains its complete state, so the runs of a lost worker continue from there on
-another.
+intermediate result of a run contains its complete state, from which another worker resumes the run
+if this one is lost.
 """
 
 # pyright: reportMissingImports=false
@@ -28,7 +28,7 @@ from jaxmarl_ppo.on_ray.cluster import (
 )
 from jaxmarl_ppo.sweeps.candidates import Candidate, Candidates, Values
 from jaxmarl_ppo.sweeps.worker import Worker
-from jaxmarl_ppo.sweeps.workers import Look, RunName, Saved
+from jaxmarl_ppo.sweeps.workers import IntermediateResult, RunName, Saved
 
 # A worker hears of runs that begin or end after at most about this long.
 TURN_S = 1.0
@@ -84,7 +84,7 @@ class RemoteWorker:
         self._candidates: Candidates = unpack(candidates)
         self._worker = Worker(num_replicas, saves=True)
 
-    def work(self, begun: list[Order], ended: list[RunName]) -> list[Look]:
+    def work(self, begun: list[Order], ended: list[RunName]) -> list[IntermediateResult]:
         """End and begin runs, and train until one is looked at, but not for long."""
         for name in ended:
             self._worker.end(name)
@@ -92,10 +92,10 @@ class RemoteWorker:
             candidate = self._candidates.make(order.values)
             self._worker.begin(order.name, candidate, order.folder, order.saved)
         deadline = time.monotonic() + TURN_S
-        looks: list[Look] = []
-        while not looks and time.monotonic() < deadline and self._worker.is_busy:
-            looks = self._worker.train()
-        return looks
+        results: list[IntermediateResult] = []
+        while not results and time.monotonic() < deadline and self._worker.is_busy:
+            results = self._worker.train()
+        return results
 
 
 @dataclass
@@ -174,7 +174,7 @@ class RayWorkers:
                 if not waits:
                     seat.ended.append(name)
 
-    def train(self) -> list[Look]:
+    def train(self) -> list[IntermediateResult]:
         """Have runs trained, and return what was looked at meanwhile.
 
         Raises:
@@ -184,13 +184,13 @@ class RayWorkers:
         for seat in self._seats:
             self._call(seat)
         calls = {seat.call: seat for seat in self._seats if seat.call is not None}
-        self._tell_of_waiting()
+        self._warn_of_waiting()
         if not calls:
             return []
         done, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
         if not done:
             done, _ = self._ray.wait(list(calls), num_returns=1, timeout=_POLL_S)
-        return [look for call in done for look in self._take(calls[call])]
+        return [result for call in done for result in self._take(calls[call])]
 
     def close(self) -> None:
         """End all workers."""
@@ -221,12 +221,12 @@ class RayWorkers:
             seat.call = seat.actor.work.remote(seat.begun, seat.ended)
             seat.begun, seat.ended = [], []
 
-    def _take(self, seat: Seat) -> Iterator[Look]:
+    def _take(self, seat: Seat) -> Iterator[IntermediateResult]:
         """Take what a worker has done."""
         call, seat.call = seat.call, None
         errors = self._ray.exceptions
         try:
-            looks = self._ray.get(call)
+            results = self._ray.get(call)
         except errors.RayTaskError as error:
             raise error.cause from None
         except errors.RayError as error:
@@ -235,17 +235,17 @@ class RayWorkers:
         if not seat.is_ready:
             seat.is_ready, self._alone_since = True, None
             return
-        for look in looks:
-            order = seat.orders.get(look.name)
+        for result in results:
+            order = seat.orders.get(result.name)
             if order is None:
                 continue  # it was ended meanwhile
-            order.saved, order.losses = look.saved, 0
-            if look.is_over or look.error is not None:
-                del seat.orders[look.name]
-            yield look
+            order.saved, order.losses = result.saved, 0
+            if result.is_over or result.error is not None:
+                del seat.orders[result.name]
+            yield result
 
-    def _lose(self, seat: Seat, error: Exception) -> Iterator[Look]:
-        """Resume the runs of a lost worker from their last looks, on others or on it."""
+    def _lose(self, seat: Seat, error: Exception) -> Iterator[IntermediateResult]:
+        """Resume the runs of a lost worker from their last results, on others or on it."""
         orders = list(seat.orders.values())
         if orders:
             warnings.warn(
@@ -264,7 +264,7 @@ class RayWorkers:
                 self._waiting.append(order)
                 continue
             sentence = f"{MAX_LOSSES} workers were lost one after the other while they trained it"
-            yield Look(order.name, 0, False, error=sentence)
+            yield IntermediateResult(order.name, 0, False, error=sentence)
 
     def _check_startable(self, error: Exception) -> None:
         """Reject a cluster whose machines cannot start a worker at all.
@@ -276,7 +276,7 @@ class RayWorkers:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise ValueError(f"a worker cannot start on the cluster: {lines[-1]}") from error
 
-    def _tell_of_waiting(self) -> None:
+    def _warn_of_waiting(self) -> None:
         """Explain the wait once if no worker starts."""
         since = self._alone_since
         if since is not None and time.monotonic() - since > PATIENCE_S:

@@ -23,7 +23,7 @@ MESSAGES = {"begin": ("seats",), "act": ("slot", "action"), "undo": ("slot",), "
 POLICY_VIOLATION = 1008  # of RFC 6455
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     """Raised when a message of the page is invalid, or its sender may not send it."""
 
 
@@ -94,17 +94,17 @@ def read_message(text: str, num_agents: int) -> dict[str, Any]:
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):
-        raise RefusedError("no JSON") from None
+        raise RejectedError("no JSON") from None
     wanted = MESSAGES.get(message.get("do")) if _is_table(message) else None
     if wanted is None or message.keys() != {"do", *wanted}:
-        raise RefusedError("no message of the page")
+        raise RejectedError("no message of the page")
     for name in wanted:
         is_list = name == "seats" or (name == "action" and isinstance(message[name], list))
         numbers = message[name] if is_list else [message[name]]
         if not isinstance(numbers, list) or not all(type(x) is int for x in numbers):
-            raise RefusedError(f"{name} is no whole number")
+            raise RejectedError(f"{name} is no whole number")
         if name != "action" and not all(0 <= x < num_agents for x in numbers):
-            raise RefusedError(f"{name} is no slot")
+            raise RejectedError(f"{name} is no slot")
     return message
 
 
@@ -161,10 +161,10 @@ def make_app(make_table: Callable[[], Table], title: str, secret: str, port: int
         if name is not None:
             room = rooms.get(name)
             if room is None or len(room.sockets) >= MAX_AT_TABLE:
-                raise RefusedError("no such table, or it is full")
+                raise RejectedError("no such table, or it is full")
             return name, room
         if len(rooms) >= MAX_TABLES:
-            raise RefusedError("all tables are taken")
+            raise RejectedError("all tables are taken")
         name = secrets.token_urlsafe(9)
         rooms[name] = Room(spare.pop() if spare else make_table())
         return name, rooms[name]
@@ -176,7 +176,7 @@ def make_app(make_table: Callable[[], Table], title: str, secret: str, port: int
         await socket.accept()
         try:
             name, room = await run_in_threadpool(enter, socket.query_params.get("table"))
-        except RefusedError as error:
+        except RejectedError as error:
             await socket.send_json({"error": str(error)})
             await socket.close(POLICY_VIOLATION)
             return
@@ -197,7 +197,7 @@ def make_app(make_table: Callable[[], Table], title: str, secret: str, port: int
                     await tell_all(room)
         except (WebSocketDisconnect, KeyError):
             pass
-        except RefusedError as error:
+        except RejectedError as error:
             with contextlib.suppress(RuntimeError):
                 await socket.close(POLICY_VIOLATION, str(error))
         finally:

@@ -42,11 +42,11 @@ def path_of_player(folder: Path, name: str) -> Path:
     Raises:
         ValueError: If the folder is that of a group of runs.
     """
-    refuse_group(folder)
+    reject_group(folder)
     return find_snapshot(folder, name) or folder / POLICIES_FILE
 
 
-def refuse_group(folder: Path) -> None:
+def reject_group(folder: Path) -> None:
     """Reject the folder of a group where that of a single run is needed.
 
     Raises:

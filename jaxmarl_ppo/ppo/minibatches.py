@@ -211,7 +211,7 @@ def pack_chunks(table: TrainingTable, num_members: int, chunk_length: int) -> Bl
     return Blocks(
         *_gather(table, order, chunk_length),
         resume=resume,
-        resume_hidden=decisions.take_hidden(resumed),
+        resume_hidden=decisions.gather_hidden(resumed),
         num_blocks=streams.num_chunks,
     )
 
@@ -308,6 +308,6 @@ def _gather(
     filled = (order < num_rows).reshape(-1, block_size)
     # Padding repeats a real row: values of a masked row could reach a gradient as 0 * NaN.
     index = jnp.minimum(jnp.where(filled, order.reshape(filled.shape), order[0]), num_rows - 1)
-    hidden = table.decisions.take_hidden(index[:, 0]) if with_memory else ()
+    hidden = table.decisions.gather_hidden(index[:, 0]) if with_memory else ()
     decisions = table.decisions.take(index).replace(hidden=hidden, acted=filled)
     return decisions, table.advantage[index], table.target[index]

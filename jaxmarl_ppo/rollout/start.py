@@ -75,7 +75,7 @@ def stagger_episodes(
     plays_until = plays_from + offset
     random = jax.vmap(make_random_script_of(layout), in_axes=(0, 0, None, 0))
 
-    def goes_on(carry: tuple[jax.Array, jax.Array, Observation, PyTree]) -> jax.Array:
+    def continues(carry: tuple[jax.Array, jax.Array, Observation, PyTree]) -> jax.Array:
         index, ended, _, _ = carry
         return ((plays_until > index) & (ended < ENOUGH_EPISODES)).any()
 
@@ -94,7 +94,7 @@ def stagger_episodes(
 
     ended = jnp.zeros(num_envs, jnp.int32)
     start = (jnp.int32(0), ended, state.obs, state.env_state)
-    _, _, obs, env_state = jax.lax.while_loop(goes_on, step, start)
+    _, _, obs, env_state = jax.lax.while_loop(continues, step, start)
     # A slot that is empty here begins its next life in training, which sees all of it.
     counted = (offset == 0)[:, None] | ~obs.alive
     return state.replace(obs=obs, env_state=env_state), counted

@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import Population, TrainState
 Check = Callable[[str, Any], tuple[str, bool | int | float]]
 
 
-def _refuse(path: str, value: Any) -> tuple[str, bool | int | float]:
+def _reject(path: str, value: Any) -> tuple[str, bool | int | float]:
     raise ValueError(f"{path} cannot change here: there is no run of its own")
 
 
@@ -34,7 +34,7 @@ class Control:
 
     def __init__(
         self,
-        check: Check = _refuse,
+        check: Check = _reject,
         values: Mapping[str, bool | int | float] | None = None,
         logs_by_clock: bool = False,
     ) -> None:
@@ -245,7 +245,7 @@ class Callbacks:
         """Also notify these, in their order."""
         self._callbacks += callbacks
 
-    def tell(self, method: str, what: Any) -> None:
+    def notify(self, method: str, what: Any) -> None:
         """Call a method of all callbacks.
 
         Raises:

@@ -36,7 +36,7 @@ def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of all parts of a checkpoint that `read_standing` found sound.
+    """Read the arrays of all parts of a checkpoint that `read_position` found sound.
 
     Raises:
         OSError: If a file cannot be read.

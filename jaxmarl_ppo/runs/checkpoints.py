@@ -40,11 +40,11 @@ from jaxmarl_ppo.runs.files import (
 from jaxmarl_ppo.runs.log import sync_logs
 from jaxmarl_ppo.runs.manifest import (
     DamagedCheckpoint,
-    Standing,
+    RunPosition,
     check_files,
     files_of_archive,
     read_manifest,
-    read_own_standing,
+    read_own_position,
     write_manifest,
 )
 from jaxmarl_ppo.types import Population
@@ -62,7 +62,7 @@ class CheckpointData:
         population: the players.
         names: of the players.
         record: the content of `config.json`.
-        standing: the progress of the run.
+        position: the progress of the run.
         archive: pools that are partly in files of the run, by policy: lists of `{"iteration",
             "sha256", ...}`; None where there is no such pool.
     """
@@ -71,7 +71,7 @@ class CheckpointData:
     population: Population
     names: tuple[str, ...]
     record: Mapping[str, Any]
-    standing: Standing
+    position: RunPosition
     archive: Mapping[str, Any] | None = None
 
 
@@ -81,7 +81,7 @@ def write_checkpoint(run_dir: Path, snapshot: CheckpointData, processes: Process
     Raises:
         OSError: If it cannot be written or read back, or not all of its parts can.
     """
-    folder = _folder_of(run_dir, snapshot.standing)
+    folder = _folder_of(run_dir, snapshot.position)
     if not processes.is_first:
         write_part(folder, snapshot.arrays, processes)
         return folder
@@ -98,16 +98,16 @@ def write_checkpoint(run_dir: Path, snapshot: CheckpointData, processes: Process
         check_arrays(temporary, snapshot.arrays)
 
     try:
-        return write_whole(run_dir, snapshot.record, snapshot.standing, fill)
+        return write_complete(run_dir, snapshot.record, snapshot.position, fill)
     except BaseException:
         remove_parts(folder, processes)
         raise
 
 
-def write_whole(
+def write_complete(
     run_dir: Path,
     record: Mapping[str, Any],
-    standing: Standing,
+    position: RunPosition,
     fill: Callable[[Path], None],
     **further: Any,
 ) -> Path:
@@ -116,14 +116,14 @@ def write_whole(
     Args:
         run_dir: the folder of the run, which must be there.
         record: the content of its `config.json`.
-        standing: its progress.
+        position: its progress.
         fill: writes all other files into the given folder, and reads them back.
         **further: further entries of its manifest.
 
     Raises:
         OSError: If it cannot be written or read back.
     """
-    folder = _folder_of(run_dir, standing)
+    folder = _folder_of(run_dir, position)
     temporary = folder.with_name(f".{folder.name}.tmp")
     folder.parent.mkdir(exist_ok=True)
     for path in (temporary, _former(folder)):
@@ -132,7 +132,7 @@ def write_whole(
         temporary.mkdir()
         write_json(temporary / CONFIG_FILE, record, make_folder=False)
         fill(temporary)
-        write_manifest(temporary, record, standing, further)
+        write_manifest(temporary, record, position, further)
         _read_back(temporary)
         sync_logs(run_dir)
         _sync_folders(run_dir, temporary)
@@ -169,8 +169,8 @@ def _sync_folders(run_dir: Path, folder: Path) -> None:
         sync_folder(path)
 
 
-def _folder_of(run_dir: Path, standing: Standing) -> Path:
-    return run_dir / CHECKPOINTS / f"{standing.iteration:0{_DIGITS}}"
+def _folder_of(run_dir: Path, position: RunPosition) -> Path:
+    return run_dir / CHECKPOINTS / f"{position.iteration:0{_DIGITS}}"
 
 
 def _former(folder: Path) -> Path:
@@ -199,7 +199,7 @@ def archived_files(run_dir: Path) -> set[Path]:
     return {path for folder in checkpoints_of(run_dir) for path, _ in files_of_archive(folder)}
 
 
-def newest_sound(run_dir: Path, strict: bool = False) -> tuple[Path, Standing]:
+def newest_sound(run_dir: Path, strict: bool = False) -> tuple[Path, RunPosition]:
     """Find the newest checkpoint that can be read, and warn of newer ones that cannot.
 
     Args:
@@ -214,7 +214,7 @@ def newest_sound(run_dir: Path, strict: bool = False) -> tuple[Path, Standing]:
         passed_over: list[str] = []
         for folder in checkpoints_of(run_dir):
             try:
-                standing = read_own_standing(folder)
+                position = read_own_position(folder)
             except ValueError as error:
                 if not folder.is_dir():
                     break  # removed meanwhile by the training process: there are newer ones
@@ -225,9 +225,9 @@ def newest_sound(run_dir: Path, strict: bool = False) -> tuple[Path, Standing]:
             if passed_over:
                 _warn(
                     f"{'; '.join(passed_over)}: going back to {folder}, of "
-                    f"{standing.env_steps:,} environment steps"
+                    f"{position.env_steps:,} environment steps"
                 )
-            return folder, standing
+            return folder, position
         else:
             if passed_over:
                 raise ValueError(f"no checkpoint of {run_dir} is sound: {'; '.join(passed_over)}")
@@ -243,7 +243,7 @@ def set_damaged_aside(run_dir: Path, newest: Path) -> None:
         if int(folder.name) <= int(newest.name):
             return
         try:
-            read_own_standing(folder)
+            read_own_position(folder)
         except DamagedCheckpoint:
             aside = folder.with_name(folder.name + _DAMAGED)
             shutil.rmtree(aside, ignore_errors=True)
@@ -260,7 +260,7 @@ def best_checkpoint(run_dir: Path, goal: str) -> Path | None:
     values = {}
     for folder in checkpoints_of(run_dir):
         try:
-            value = read_own_standing(folder).objective
+            value = read_own_position(folder).objective
         except DamagedCheckpoint:
             continue
         if value is not None:
@@ -291,7 +291,7 @@ def choose_checkpoint(run_dir: Path, which: str, goal: str) -> Path:
             f"{run_dir} has no checkpoint {which!r}{why}; valid: "
             f"{', '.join(['newest', *sorted(there, key=int)])}"
         )
-    read_own_standing(found)
+    read_own_position(found)
     return found
 
 

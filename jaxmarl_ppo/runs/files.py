@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jaxmarl_ppo.machine.files import refuse_link
+from jaxmarl_ppo.machine.files import reject_link
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE
 from jaxmarl_ppo.policies.snapshot_files import CHECKPOINTS, MEMBERS, SNAPSHOTS
 
@@ -28,7 +28,7 @@ __all__ = [
     "STATE_FOLDER",
     "STUDY_FILE",
     "TRIALS",
-    "refuse_links",
+    "reject_links",
 ]
 
 CONFIG_FILE = "config.json"
@@ -52,7 +52,7 @@ STATE_FOLDER = "state"
 SNAPSHOTS_FILE = "snapshots.json"  # which files of the run's snapshots it stands on
 
 
-def refuse_links(run_dir: Path) -> None:
+def reject_links(run_dir: Path) -> None:
     """Reject a run whose folders are links: processes write, rename and remove in them.
 
     The folder of the run itself may be a link, since the user named it.
@@ -61,12 +61,12 @@ def refuse_links(run_dir: Path) -> None:
         ValueError: If one is a link.
     """
     for name in (CHECKPOINTS, SNAPSHOTS, MEMBERS, Path(POLICIES_FILE).parent, "wandb"):
-        refuse_link(run_dir / name)
+        reject_link(run_dir / name)
     for pool in _folders_in(run_dir / SNAPSHOTS):
-        refuse_link(pool)
+        reject_link(pool)
     for member in _folders_in(run_dir / MEMBERS):
-        refuse_link(member)
-        refuse_links(member)
+        reject_link(member)
+        reject_links(member)
 
 
 def _folders_in(folder: Path) -> list[Path]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_ppo.policies.snapshot_files import sha256_of
-from jaxmarl_ppo.runs.checkpoints import CheckpointData, write_checkpoint, write_whole
+from jaxmarl_ppo.runs.checkpoints import CheckpointData, write_checkpoint, write_complete
 from jaxmarl_ppo.runs.files import MANIFEST_FILE, MEMBERS
-from jaxmarl_ppo.runs.manifest import Standing, read_manifest
+from jaxmarl_ppo.runs.manifest import RunPosition, read_manifest
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,13 @@ class GroupSnapshot:
 
     Attributes:
         record: the content of the group's `config.json`.
-        standing: the progress of the group.
+        position: the progress of the group.
         members: by the name of a member's folder, its snapshot, or what has stopped it for good.
         pbt: the state of population-based training, as JSON; None without it.
     """
 
     record: Mapping[str, Any]
-    standing: Standing
+    position: RunPosition
     members: Mapping[str, CheckpointData | str]
     pbt: Mapping[str, Any] | None = None
 
@@ -44,7 +44,7 @@ def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
             folder = write_checkpoint(group_dir / MEMBERS / name, own)
             members[name] = {"sha256": sha256_of(folder / MANIFEST_FILE)}
     further = {"members": members} | ({} if snapshot.pbt is None else {"pbt": snapshot.pbt})
-    return write_whole(group_dir, snapshot.record, snapshot.standing, lambda _: None, **further)
+    return write_complete(group_dir, snapshot.record, snapshot.position, lambda _: None, **further)
 
 
 def read_stopped(folder: Path) -> dict[str, str]:

@@ -199,13 +199,13 @@ def _describe_run(listed: Listed, record: Mapping[str, Any]) -> Listed:
     entry = read_newest(folder / METRICS_FILE)
     status = read_status(folder, record, [] if entry is None else [entry])
     state, reason, env_steps = status.state, status.reason, status.env_steps
-    standing, problem = _newest_checkpoint(folder)
+    position, problem = _newest_checkpoint(folder)
     planned = _count(planned_env_steps(record))
-    env_steps = max(_count(env_steps) or 0, standing.get("env_steps", 0))
+    env_steps = max(_count(env_steps) or 0, position.get("env_steps", 0))
     if state != RUNNING and is_failed_start(folder):
         state, reason = FAILED, NOT_BEGUN if read_end(folder) is None else reason
-    elif state == STOPPED and read_end(folder) is None and standing:
-        state, reason = _older_end(standing, planned, _has_ended(folder, members), reason)
+    elif state == STOPPED and read_end(folder) is None and position:
+        state, reason = _older_end(position, planned, _has_ended(folder, members), reason)
     return replace(
         listed,
         kind=kind,
@@ -227,14 +227,14 @@ def _has_ended(folder: Path, members: Sequence[Path]) -> bool:
 
 
 def _older_end(
-    standing: Mapping[str, Any], planned: int | None, has_ended: bool, otherwise: str | None
+    position: Mapping[str, Any], planned: int | None, has_ended: bool, otherwise: str | None
 ) -> tuple[str, str | None]:
     """Tell how a run of a version that did not record its end has ended, from its checkpoint."""
-    if planned is not None and standing["env_steps"] >= planned:
+    if planned is not None and position["env_steps"] >= planned:
         return FINISHED, None
     if not has_ended:
         return STOPPED, otherwise
-    return STOPPED, None if standing["saved_by"] in _UNNAMED else standing["saved_by"]
+    return STOPPED, None if position["saved_by"] in _UNNAMED else position["saved_by"]
 
 
 def _newest_checkpoint(folder: Path) -> tuple[Mapping[str, Any], str | None]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from jaxmarl_ppo.machine.files import open_to_append, refuse_link, remove_left_behind
+from jaxmarl_ppo.machine.files import open_to_append, reject_link, remove_left_behind
 from jaxmarl_ppo.machine.text import printable
-from jaxmarl_ppo.runs.files import LOCK_FILE, refuse_links
+from jaxmarl_ppo.runs.files import LOCK_FILE, reject_links
 
 
 @contextlib.contextmanager
@@ -22,8 +22,8 @@ def locked(folder: Path) -> Iterator[None]:
             are links to elsewhere.
     """
     path = folder / LOCK_FILE
-    refuse_link(path)
-    refuse_links(folder)
+    reject_link(path)
+    reject_links(folder)
     lock = FileLock(path)
     try:
         lock.acquire(blocking=False)
@@ -70,7 +70,7 @@ def check_free(folder: Path) -> None:
     Raises:
         ValueError: If it is one.
     """
-    refuse_links(folder)
+    reject_links(folder)
     if (folder / LOCK_FILE).exists():
         with locked(folder):
             pass

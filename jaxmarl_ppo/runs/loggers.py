@@ -17,7 +17,7 @@ from typing import Any
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_ppo.config.as_json import dump_json, read_json
-from jaxmarl_ppo.config.checks import check_bool, choice, refuse_repeated
+from jaxmarl_ppo.config.checks import check_bool, choice, reject_repeated
 from jaxmarl_ppo.machine.extras import how_to_install
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
@@ -216,7 +216,7 @@ def make_loggers(names: Sequence[str]) -> list[Callback]:
         ValueError: For an unknown name, one that is there twice, or a package that is not
             installed.
     """
-    refuse_repeated("log", names)
+    reject_repeated("log", names)
     return [LOGGERS[choice(*LOGGERS)("logger", name)]() for name in names]
 
 

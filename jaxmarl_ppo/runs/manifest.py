@@ -38,7 +38,7 @@ class DamagedCheckpoint(ValueError):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunPosition:
     """The progress of a run, beside its state.
 
     Attributes:
@@ -74,21 +74,21 @@ class Standing:
 
 
 def write_manifest(
-    folder: Path, record: Mapping[str, Any], standing: Standing, further: Mapping[str, Any]
+    folder: Path, record: Mapping[str, Any], position: RunPosition, further: Mapping[str, Any]
 ) -> None:
     """Write the manifest of a checkpoint whose other files are complete.
 
     Args:
         folder: of the checkpoint.
         record: the content of the run's `config.json`.
-        standing: the progress of the run.
+        position: the progress of the run.
         further: additional entries of the manifest.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     manifest = {
         "format": FORMAT,
         "run": record.get("id"),
-        **asdict(standing),
+        **asdict(position),
         **further,
         "versions": record.get("versions"),
         "sha256": {path.relative_to(folder).as_posix(): _digest(path) for path in files},
@@ -127,7 +127,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_standing(folder: Path) -> Standing:
+def read_position(folder: Path) -> RunPosition:
     """Read a run's progress from a checkpoint, after checking all files that it needs.
 
     Raises:
@@ -142,13 +142,17 @@ def read_standing(folder: Path) -> Standing:
                 _check_member(folder, member_checkpoint(folder, name), own["sha256"])
     except OSError as error:
         raise _unreadable(folder, error) from error
-    return Standing(
-        **{field.name: manifest[field.name] for field in fields(Standing) if field.name in manifest}
+    return RunPosition(
+        **{
+            field.name: manifest[field.name]
+            for field in fields(RunPosition)
+            if field.name in manifest
+        }
     )
 
 
-def read_own_standing(folder: Path) -> Standing:
-    """Read a run's progress from a checkpoint in its folder, see `read_standing`.
+def read_own_position(folder: Path) -> RunPosition:
+    """Read a run's progress from a checkpoint in its folder, see `read_position`.
 
     Raises:
         DamagedCheckpoint: If a file is missing or damaged.
@@ -165,7 +169,7 @@ def read_own_standing(folder: Path) -> Standing:
             f"{folder} belongs to another run: its id is {show(run)}, that of {run_dir} is "
             f"{show(record.get('id'))}; move it out of {folder.parent}"
         )
-    return read_standing(folder)
+    return read_position(folder)
 
 
 def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -212,7 +216,7 @@ def files_of_archive(folder: Path) -> list[tuple[Path, str]]:
 
 def _find_odd(manifest: Mapping[str, Any]) -> str | None:
     """Find invalid content in a manifest with a correct checksum, which anybody can compute."""
-    for field in fields(Standing):
+    for field in fields(RunPosition):
         if field.name == "changes":  # which older ones lack
             continue
         if field.name not in manifest:
@@ -272,7 +276,7 @@ def _find_odd_in_changes(changes: Any) -> str | None:
     return None
 
 
-# By the annotations of a `Standing`: what its values are in a file.
+# By the annotations of a `RunPosition`: what its values are in a file.
 _KINDS: dict[Any, tuple[type, ...]] = {
     int: (int,),
     float: (int, float),
@@ -307,7 +311,7 @@ def _check_file(path: Path, expected: str, for_whom: str) -> None:
 
 def _check_member(group: Path, folder: Path, sha256: str) -> None:
     """Reject a member's checkpoint that is damaged or differs from the group's record."""
-    read_standing(folder)
+    read_position(folder)
     if sha256_of(folder / MANIFEST_FILE) != sha256:
         raise DamagedCheckpoint(f"{folder} is not the one on which {group} stands")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmarl_ppo.machine.files import names_in, refuse_link
+from jaxmarl_ppo.machine.files import names_in, reject_link
 from jaxmarl_ppo.runs.checkpoints import (
     best_checkpoint,
     checkpoints_of,
@@ -36,7 +36,7 @@ from jaxmarl_ppo.runs.files import (
     SEARCH_FILE,
     SNAPSHOTS,
     TRIALS,
-    refuse_links,
+    reject_links,
 )
 from jaxmarl_ppo.runs.listing import disk_use, is_failed_start, run_around, table_in
 from jaxmarl_ppo.runs.lock import is_locked, locked
@@ -150,8 +150,8 @@ def _removable(folder: Path, loads: Sequence[str]) -> Iterator[Path]:
         ValueError: If it is damaged or has links, so what may go is unknown.
         OSError: If it cannot be read.
     """
-    refuse_link(folder)
-    refuse_links(folder)
+    reject_link(folder)
+    reject_links(folder)
     if (folder / SEARCH_FILE).exists():
         return
     if is_failed_start(folder):

@@ -23,7 +23,7 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.files import names_in, path_part
 from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.policies.population_file import load_population
-from jaxmarl_ppo.policies.snapshot_files import refuse_group
+from jaxmarl_ppo.policies.snapshot_files import reject_group
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
 from jaxmarl_ppo.runs.files import (
     CHECKPOINTS,
@@ -93,7 +93,7 @@ def load_run(
     Raises:
         ValueError: If a file is missing, damaged, or does not fit.
     """
-    refuse_group(Path(run_dir))
+    reject_group(Path(run_dir))
     recorded = read_run(
         run_dir,
         env=env,

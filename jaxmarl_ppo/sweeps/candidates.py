@@ -8,7 +8,7 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.annotations import field_metadata
 from jaxmarl_ppo.config.checks import MAX_INT, show
 from jaxmarl_ppo.config.env_as_json import params_from_json
-from jaxmarl_ppo.config.keys import refuse_unknown
+from jaxmarl_ppo.config.keys import reject_unknown
 from jaxmarl_ppo.config.paths import with_values
 from jaxmarl_ppo.config.run_file import override
 from jaxmarl_ppo.config.search import Choices, Space, corners
@@ -63,7 +63,7 @@ class Candidates:
         """
         tables = with_values({}, self._written(values))
         about_env = tables.pop("env", {})
-        refuse_unknown(about_env, ["params"], "what is searched of env")
+        reject_unknown(about_env, ["params"], "what is searched of env")
         params = about_env.get("params", {})
         env_params = params_from_json(params, self.env_params, partial=True)
         # Runs are spread over devices, each on one of them.

@@ -15,7 +15,7 @@ from jaxmarl_ppo.sweeps.candidates import Candidate, Candidates
 from jaxmarl_ppo.sweeps.results import trial_folder
 from jaxmarl_ppo.sweeps.study import Study
 from jaxmarl_ppo.sweeps.trial_record import TrialRecord
-from jaxmarl_ppo.sweeps.workers import Look, RunName, Workers
+from jaxmarl_ppo.sweeps.workers import IntermediateResult, RunName, Workers
 
 
 @dataclass
@@ -86,8 +86,8 @@ class Driver:
                     has_more = self._fill()
                     if not self.running and not has_more:
                         break
-                    for look in self.workers.train():
-                        self._take(look)
+                    for result in self.workers.train():
+                        self._take(result)
                 return self.stopped_by
             finally:
                 for running in list(self.running.values()):
@@ -123,32 +123,34 @@ class Driver:
             running.records[name] = TrialRecord(learner, own, candidate.env_params, place)
             self.workers.begin(name, candidate, place)
 
-    def _take(self, look: Look) -> None:
-        """Record a look at a run, and report its trial's value if all runs are this far."""
-        running = self.running.get(look.name.trial)
+    def _take(self, result: IntermediateResult) -> None:
+        """Record an intermediate result, and report its trial's value if all runs are this far."""
+        running = self.running.get(result.name.trial)
         if running is None:
             return  # meanwhile another of its runs failed, or the trial was ended
-        running.records[look.name].add(look)
-        if look.error is not None:
+        running.records[result.name].add(result)
+        if result.error is not None:
             self._leave(running)
-            self.study.fail(running.trial, look.error)
+            self.study.fail(running.trial, result.error)
         else:
-            values = running.values.setdefault(look.env_steps, {})
-            values[look.name] = look.value
+            values = running.values.setdefault(result.env_steps, {})
+            values[result.name] = result.value
             if len(values) == len(running.records):
-                del running.values[look.env_steps]
-                self._judge(running, look, list(values.values()))
+                del running.values[result.env_steps]
+                self._judge(running, result, list(values.values()))
         self.on_change()
 
-    def _judge(self, running: RunningTrial, look: Look, values: list[float | None]) -> None:
+    def _judge(
+        self, running: RunningTrial, result: IntermediateResult, values: list[float | None]
+    ) -> None:
         """Report a trial's present value to the study, and end the trial if pruned or complete."""
         known = [value for value in values if value is not None and np.isfinite(value)]
         whole = len(known) == len(values)
-        ends = whole and self.study.report(running.trial, float(np.mean(known)), look.env_steps)
-        if not (look.is_over or ends):
+        ends = whole and self.study.report(running.trial, float(np.mean(known)), result.env_steps)
+        if not (result.is_over or ends):
             return
         self._leave(running)
-        if not look.is_over:
+        if not result.is_over:
             self.study.prune(running.trial)
         elif whole:
             self.study.complete(running.trial, float(np.mean(known)))

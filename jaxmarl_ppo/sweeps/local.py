@@ -7,7 +7,7 @@ from typing import Any
 from jaxmarl_ppo.machine.interruption import Interruption, Stopped, call_interruptibly
 from jaxmarl_ppo.sweeps.candidates import Candidate
 from jaxmarl_ppo.sweeps.worker import Worker
-from jaxmarl_ppo.sweeps.workers import Look, RunName
+from jaxmarl_ppo.sweeps.workers import IntermediateResult, RunName
 
 
 class LocalWorkers:
@@ -40,7 +40,7 @@ class LocalWorkers:
         """End a run, unless it is already over or has failed."""
         self._worker.end(name)
 
-    def train(self) -> list[Look]:
+    def train(self) -> list[IntermediateResult]:
         """Train all runs for a slice, and measure those that are due."""
         return self._worker.train()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from jaxmarl_ppo.machine.files import refuse_link
+from jaxmarl_ppo.machine.files import reject_link
 
 # How soon a database notices that a machine is gone without closing connections.
 _KEEPALIVES = ("idle = 30", "interval = 10", "count = 3")
@@ -31,7 +31,7 @@ class FileLocks:
     @contextlib.contextmanager
     def hold(self, name: str) -> Iterator[None]:
         """Wait for a lock and hold it."""
-        refuse_link(self._folder)
+        reject_link(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self._path(name)):
             yield
@@ -50,7 +50,7 @@ class FileLocks:
 
     def _path(self, name: str) -> Path:
         path = self._folder / f"{name}.lock"
-        refuse_link(path)
+        reject_link(path)
         return path
 
 

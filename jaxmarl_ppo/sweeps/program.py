@@ -13,7 +13,7 @@ from jaxmarl_ppo.devices.compiled_runs import CompiledRuns, hyperparams_of
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
-from jaxmarl_ppo.sweeps.trial_run import IntermediateResult, TrialRun
+from jaxmarl_ppo.sweeps.trial_run import Measurement, TrialRun
 from jaxmarl_ppo.sweeps.workers import Saved
 from jaxmarl_ppo.training.changing import with_hyperparams
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
@@ -84,8 +84,8 @@ class Program:
         else:
             self._states = compiled.write(self._states, replica, one)
             self._metrics = compiled.write(self._metrics, replica, compiled.no_metrics)
-        good = jax.tree.map(np.array, jax.device_get(learner.averaged(one)))
-        run = TrialRun(self.learner, config, env_params, folder, self.evaluator, good, saved)
+        last_finite = jax.tree.map(np.array, jax.device_get(learner.averaged(one)))
+        run = TrialRun(self.learner, config, env_params, folder, self.evaluator, last_finite, saved)
         self._runs[replica] = run
         return run
 
@@ -99,7 +99,7 @@ class Program:
             self._states = self._metrics = None
 
     def train(self) -> list[TrialRun]:
-        """Train all runs for a slice, each at most to its next look; return those due."""
+        """Train all runs for a slice, each at most to its next measurement; return those due."""
         compiled = self._compiled
         counts = np.zeros(compiled.num_replicas, np.int32)
         for replica, run in self._runs.items():
@@ -115,18 +115,18 @@ class Program:
         return [run for replica, run in self._runs.items() if run.num_left == 0 or faults[replica]]
 
     def save(self, run: TrialRun) -> Saved:
-        """Copy a run's state to the host, just after a look."""
+        """Copy a run's state to the host, just after a measurement."""
         state = self._compiled.run(self._states, self._replica_of(run))
         return Saved(to_arrays({"state": state}), run.iteration, run.decisions, run.wall_s)
 
-    def look(self, run: TrialRun) -> IntermediateResult:
-        """Look at a run; see `TrialRun.look`."""
+    def measure(self, run: TrialRun) -> Measurement:
+        """Measure a run's objective; see `TrialRun.measure`."""
         replica, compiled = self._replica_of(run), self._compiled
         population = compiled.run(compiled.averaged(self._states), replica)
         found = jax.device_get((population, compiled.run(self._metrics, replica)))
         self._metrics = compiled.write(self._metrics, replica, compiled.no_metrics)
         # Copied, since on a CPU this may be the device's own memory, which training reuses.
-        return run.look(*jax.tree.map(np.array, found))
+        return run.measure(*jax.tree.map(np.array, found))
 
     def _replica_of(self, run: TrialRun) -> int:
         return next(replica for replica, other in self._runs.items() if other is run)

@@ -55,7 +55,7 @@ class SweepProgress:
         if self._live is not None:
             self._live.stop()
 
-    def tell_stopping(self) -> None:
+    def show_stopping(self) -> None:
         """Show that a signal was received."""
         self._stopping = True
         self._refresh()

@@ -42,7 +42,7 @@ class Study:
         space: of the search.
         search: its configuration.
         goal: whether to maximise or minimise the objective.
-        rungs: environment steps before the pruner's first look at a trial, and in all.
+        rungs: environment steps before the pruner first judges a trial, and in all.
         identity: settings that must be the same when the search is resumed, as JSON values.
 
     Raises:

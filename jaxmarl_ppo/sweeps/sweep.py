@@ -22,7 +22,7 @@ from jaxmarl_ppo.config.search import Choices, SearchConfig, Space
 from jaxmarl_ppo.config.search_file import read_search, read_space
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import check_arguments
-from jaxmarl_ppo.machine.files import refuse_link, write_atomically
+from jaxmarl_ppo.machine.files import reject_link, write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.runs import files as run_files
 from jaxmarl_ppo.runs.files import (
@@ -43,7 +43,7 @@ from jaxmarl_ppo.sweeps.results import SweepResult, TrialResult, best_of, trial_
 from jaxmarl_ppo.sweeps.samplers import count_trials
 from jaxmarl_ppo.sweeps.storage import database_url, open_locks, open_storage, without_password
 from jaxmarl_ppo.sweeps.study import Study
-from jaxmarl_ppo.sweeps.trial_run import look_interval
+from jaxmarl_ppo.sweeps.trial_run import measurement_interval
 from jaxmarl_ppo.sweeps.workers import Workers
 from jaxmarl_ppo.types import PyTree
 
@@ -170,7 +170,7 @@ class Sweep:
         """
         study = self._claim()
         progress = SweepProgress(self._show_progress, self._title(), self.num_trials, self.config)
-        with progress, Interruption(progress.tell_stopping) as interruption:
+        with progress, Interruption(progress.show_stopping) as interruption:
 
             def tell() -> None:
                 results = self._results(study)
@@ -225,7 +225,7 @@ class Sweep:
             self.space,
             self.search,
             self.config.objective.goal,
-            (look_interval(self.config) * step, self.config.num_iterations * step),
+            (measurement_interval(self.config) * step, self.config.num_iterations * step),
             self._identity(),
         )
 
@@ -255,7 +255,7 @@ class Sweep:
         """
         folder = self.run_dir
         folder.mkdir(parents=True, exist_ok=True)
-        _refuse_links(folder)
+        _reject_links(folder)
         # Other drivers of the same search may do so at the same time.
         with FileLock(folder / LOCK_FILE):
             if not (folder / SEARCH_FILE).is_file():
@@ -283,7 +283,7 @@ class Sweep:
         )
 
 
-def _refuse_links(folder: Path) -> None:
+def _reject_links(folder: Path) -> None:
     """Reject links among the files and folders that a search writes to.
 
     Raises:
@@ -291,12 +291,12 @@ def _refuse_links(folder: Path) -> None:
     """
     beside_study = (f"{STUDY_FILE}-{suffix}" for suffix in ("journal", "wal", "shm"))
     for name in (LOCK_FILE, STUDY_FILE, *beside_study, TRIALS):
-        refuse_link(folder / name)
+        reject_link(folder / name)
     for trial in (folder / TRIALS).glob("*"):
-        refuse_link(trial)
+        reject_link(trial)
         for run in trial.glob("*/"):
-            refuse_link(run)
-            run_files.refuse_links(run)
+            reject_link(run)
+            run_files.reject_links(run)
 
 
 def _label(space: Space, path: str, value: Any) -> Any:

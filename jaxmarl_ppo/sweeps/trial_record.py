@@ -10,7 +10,7 @@ from jaxmarl_ppo.runs.callbacks import RunInfo
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
 from jaxmarl_ppo.runs.run_folder import run_record
-from jaxmarl_ppo.sweeps.workers import Look
+from jaxmarl_ppo.sweeps.workers import IntermediateResult
 from jaxmarl_ppo.types import Population, PyTree
 
 
@@ -28,7 +28,7 @@ class TrialRecord:
         self, learner: Learner, config: TrainConfig, env_params: PyTree, folder: Path
     ) -> None:
         self._folder, self._names = folder, learner.players.names
-        self._good: Population | None = None
+        self._last_finite: Population | None = None
         record = run_record(learner.env, env_params, config)
         as_json.write_json(folder / CONFIG_FILE, record)
         self._loggers = (JsonLinesLogger(), TensorBoardLogger())
@@ -36,18 +36,18 @@ class TrialRecord:
         for logger in self._loggers:
             logger.on_start(info)
 
-    def add(self, look: Look) -> None:
-        """Record a look, and keep its policies."""
-        self._good = self._good if look.population is None else look.population
+    def add(self, result: IntermediateResult) -> None:
+        """Record an intermediate result, and keep its policies."""
+        self._last_finite = self._last_finite if result.population is None else result.population
         for logger in self._loggers:
-            if look.entry is not None:
-                logger.on_log(look.entry)
-            if look.report is not None:
-                logger.on_evaluation(look.report)
+            if result.entry is not None:
+                logger.on_log(result.entry)
+            if result.report is not None:
+                logger.on_evaluation(result.report)
 
     def close(self) -> None:
         """Save the policies, and close the files."""
-        if self._good is not None:
-            save_population(self._folder / POLICIES_FILE, self._names, self._good)
+        if self._last_finite is not None:
+            save_population(self._folder / POLICIES_FILE, self._names, self._last_finite)
         for logger in self._loggers:
             logger.close()

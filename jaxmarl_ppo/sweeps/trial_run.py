@@ -1,4 +1,4 @@
-"""One run of a trial: its next look, entries and objective."""
+"""One run of a trial: its measurements, entries and objective."""
 
 import time
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.run import Run, RunClock
 from jaxmarl_ppo.types import Population, PyTree
 
-# Default number of looks at a run without evaluations.
-LOOKS = 20
+# Default number of measurements of a run without evaluations.
+NUM_MEASUREMENTS = 20
 
 
 @dataclass(frozen=True)
-class IntermediateResult:
-    """Holds the result of a look at a run.
+class Measurement:
+    """Holds the result of measuring a run.
 
     Attributes:
         value: of the objective; None where it is missing.
@@ -42,7 +42,7 @@ class TrialRun(Run):
         env_params: of the run.
         folder: of its record, for messages.
         evaluator: of the program; None where nothing is evaluated.
-        good: the players that it begins with, on the host.
+        last_finite: the players that it begins with, on the host.
         saved: where it stood; None for a run that begins.
     """
 
@@ -53,7 +53,7 @@ class TrialRun(Run):
         env_params: PyTree,
         folder: Path,
         evaluator: MeanwhileEvaluator | None,
-        good: Population,
+        last_finite: Population,
         saved: Saved | None = None,
     ) -> None:
         self.iteration = 0 if saved is None else saved.iteration
@@ -62,20 +62,20 @@ class TrialRun(Run):
             config=config,
             run_dir=folder,
             evaluator=None if evaluator is None else evaluator.for_seed(config.seed),
-            good=good,
-            good_env_steps=config.env_steps(self.iteration),
+            last_finite=last_finite,
+            last_finite_env_steps=config.env_steps(self.iteration),
             decisions=0 if saved is None else saved.decisions,
         )
         self.env_params = env_params
         self._measure = Measure(config.objective.measure, learner)
-        self._next_look = self._look_after(self.iteration)
-        self._looked_at = (self.iteration, time.perf_counter())
-        self._began = self._looked_at[1] - (0.0 if saved is None else saved.wall_s)
+        self._next_measurement = self._measurement_after(self.iteration)
+        self._measured_at = (self.iteration, time.perf_counter())
+        self._began = self._measured_at[1] - (0.0 if saved is None else saved.wall_s)
 
     @property
     def num_left(self) -> int:
-        """Iterations until the next look; 0 where it is due now."""
-        return self._next_look - self.iteration
+        """Iterations until the next measurement; 0 where it is due now."""
+        return self._next_measurement - self.iteration
 
     @property
     def is_over(self) -> bool:
@@ -92,12 +92,12 @@ class TrialRun(Run):
         """Seconds of training, including those of previous workers."""
         return time.perf_counter() - self._began
 
-    def look(self, population: Population, metrics: Metrics) -> IntermediateResult:
+    def measure(self, population: Population, metrics: Metrics) -> Measurement:
         """Measure its objective, with an evaluation where configured.
 
         Args:
             population: its players.
-            metrics: since the previous look.
+            metrics: since the previous measurement.
 
         Raises:
             EnvironmentFault: If the environment produced values that cannot be trained on.
@@ -105,30 +105,30 @@ class TrialRun(Run):
             ValueError: If the objective's measure is not a metric of these runs.
         """
         self.check(population, metrics, self.iteration)
-        iteration, moment = self._looked_at
-        self._looked_at = (self.iteration, time.perf_counter())
+        iteration, moment = self._measured_at
+        self._measured_at = (self.iteration, time.perf_counter())
         env_steps = self.config.env_steps(self.iteration - iteration)
-        entry = self.entry(metrics, self._clock(env_steps / (self._looked_at[1] - moment)))
+        entry = self.entry(metrics, self._clock(env_steps / (self._measured_at[1] - moment)))
         value = self._measure.of_entry(entry)
-        self._next_look = self._look_after(self.iteration)
+        self._next_measurement = self._measurement_after(self.iteration)
         if self.evaluator is None:
-            return IntermediateResult(value, entry, None)
+            return Measurement(value, entry, None)
         report = self.report(self._clock(0.0), self.env_params)
         # Not a part of training's rate.
-        self._looked_at = (self.iteration, time.perf_counter())
+        self._measured_at = (self.iteration, time.perf_counter())
         evaluated = self._measure.of_evaluation(report)
-        return IntermediateResult(evaluated if value is None else value, entry, report)
+        return Measurement(evaluated if value is None else value, entry, report)
 
-    def _look_after(self, iteration: int) -> int:
-        return min(iteration + look_interval(self.config), self.config.num_iterations)
+    def _measurement_after(self, iteration: int) -> int:
+        return min(iteration + measurement_interval(self.config), self.config.num_iterations)
 
     def _clock(self, rate: float) -> RunClock:
         return RunClock(self.iteration, self.env_steps, self.wall_s, rate)
 
 
-def look_interval(config: TrainConfig) -> int:
-    """Count the iterations between looks at a run, when it is compared."""
+def measurement_interval(config: TrainConfig) -> int:
+    """Count the iterations between measurements of a run."""
     every = config.evaluation.every_env_steps
     if every is not None:
         return -(-every // config.env_steps(1))
-    return config.log_interval or max(1, config.num_iterations // LOOKS)
+    return config.log_interval or max(1, config.num_iterations // NUM_MEASUREMENTS)

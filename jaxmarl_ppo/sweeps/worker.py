@@ -9,7 +9,7 @@ from jaxmarl_ppo.sweeps.candidates import Candidate
 from jaxmarl_ppo.sweeps.program import Program
 from jaxmarl_ppo.sweeps.program_key import program_key
 from jaxmarl_ppo.sweeps.trial_run import TrialRun
-from jaxmarl_ppo.sweeps.workers import Look, RunName, Saved
+from jaxmarl_ppo.sweeps.workers import IntermediateResult, RunName, Saved
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 
 
@@ -18,7 +18,7 @@ class Worker:
 
     Args:
         num_replicas: number of runs at a time.
-        saves: whether a look contains the state for another worker to resume.
+        saves: whether an intermediate result contains the state for another worker to resume.
         call: runs a compilation, for example so that a signal can end it.
     """
 
@@ -82,39 +82,41 @@ class Worker:
         for name in list(self._runs):
             self.end(name)
 
-    def train(self) -> list[Look]:
+    def train(self) -> list[IntermediateResult]:
         """Train all programs for a slice, and measure the runs that are due."""
         for program in self._programs.values():
             program.free_memory()
-        looks = []
+        results = []
         for program in self._programs.values():
             due = [] if program.is_idle else program.train()
             names = [name for name, (_, run) in self._runs.items() if run in due]
-            looks += [self._look(name) for name in names]
-        return looks
+            results += [self._measure_run(name) for name in names]
+        return results
 
     def save(self, name: RunName) -> Saved:
-        """Copy a run's state to the host; call it at a look."""
+        """Copy a run's state to the host; call it when the run has just been measured."""
         program, run = self._runs[name]
         return program.save(run)
 
-    def _look(self, name: RunName) -> Look:
+    def _measure_run(self, name: RunName) -> IntermediateResult:
         program, run = self._runs[name]
         try:
-            seen = program.look(run)
+            seen = program.measure(run)
         except (EnvironmentFault, TrainingDiverged) as error:
             self.end(name)
-            return Look(name, run.env_steps, False, population=run.good, error=str(error))
-        look = Look(
+            return IntermediateResult(
+                name, run.env_steps, False, population=run.last_finite, error=str(error)
+            )
+        result = IntermediateResult(
             name,
             run.env_steps,
             run.is_over,
             seen.value,
             seen.entry,
             seen.report,
-            run.good,
+            run.last_finite,
             program.save(run) if self._saves else None,
         )
         if run.is_over:
             self.end(name)
-        return look
+        return result

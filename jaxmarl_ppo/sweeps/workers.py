@@ -1,7 +1,7 @@
 """Workers that train the runs of a search, here or elsewhere, and report intermediate results.
 
 A search begins, trains and ends runs, and knows its workers only as `Workers`. An intermediate
-result of a run is a `Look`, with everything that is recorded of the run.
+result of a run is an `IntermediateResult`, with everything that is recorded of the run.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class RunName(NamedTuple):
 
 @dataclass(frozen=True)
 class Saved:
-    """Holds the state of a run at a look, from which any worker can resume.
+    """Holds the state of a run that has just been measured, from which any worker can resume.
 
     Attributes:
         arrays: the state of training by path, as `to_arrays` makes them.
@@ -45,8 +45,8 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Look:
-    """Holds the result of a look at a run.
+class IntermediateResult:
+    """Holds what a worker reports of a run that it has just measured.
 
     Attributes:
         name: of the run.
@@ -93,10 +93,10 @@ class Workers(Protocol):
         """End a run, unless it is already over or has failed."""
         ...
 
-    def train(self) -> list[Look]:
-        """Train all runs for a short time, and return the looks of that time.
+    def train(self) -> list[IntermediateResult]:
+        """Train all runs for a short time, and return the results of that time.
 
-        A run that is over or has failed gives no further looks, and frees its place.
+        A run that is over or has failed gives no further results, and frees its place.
 
         Raises:
             ValueError: If the objective's measure is not a metric of these runs.

@@ -12,7 +12,7 @@ from jaxmarl_ppo.config.changing import changing_path, is_env_param
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.conditions import Condition, parse_condition
 from jaxmarl_ppo.config.curriculum import Number, check_changing_value, paths_of
-from jaxmarl_ppo.config.keys import refuse_unknown
+from jaxmarl_ppo.config.keys import reject_unknown
 from jaxmarl_ppo.config.paths import join_path, split_path, value_at
 from jaxmarl_ppo.config.train import TrainConfig, check_changes, with_ppo_values
 from jaxmarl_ppo.devices.compiled_runs import OwnHyperparams, hyperparams_of
@@ -127,7 +127,7 @@ class Changing:
             raise ValueError(f"{field}: {path} is an array, and only single numbers can change")
         dtypes = {key: jnp.result_type(leaf) for key, leaf in found.items() if not np.ndim(leaf)}
         valid = {key: _valid(dtype) for key, dtype in dtypes.items() if _valid(dtype) is not None}
-        refuse_unknown([name], valid or ["none"], f"{field}: env.params")
+        reject_unknown([name], valid or ["none"], f"{field}: env.params")
         if not _fits(value, dtypes[name]):
             raise ValueError(f"{field}.{path} must be {valid[name]}, got {show(value)}")
 

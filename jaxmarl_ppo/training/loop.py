@@ -11,7 +11,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.processes import Processes
 from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.runs.callbacks import Callbacks
-from jaxmarl_ppo.runs.manifest import Standing
+from jaxmarl_ppo.runs.manifest import RunPosition
 from jaxmarl_ppo.runs.place import RunFolders
 from jaxmarl_ppo.training.conditions import Until
 from jaxmarl_ppo.training.objective import Objective
@@ -97,14 +97,14 @@ class Loop:
         # The point from which rates are measured: the newest entry, or the start.
         self._measured_from = (self.iteration, time.perf_counter())
 
-    def tell(self, method: str, what: Any) -> None:
+    def notify(self, method: str, what: Any) -> None:
         """Call a method of all callbacks, and change the numbers that they ask to change.
 
         Raises:
             CallbackError: If one of them failed.
         """
         around = self.around
-        around.callbacks.tell(method, what)
+        around.callbacks.notify(method, what)
         changes = around.processes.agree("changes", around.callbacks.control.take)
         if changes:
             self.trained.change(**changes)
@@ -130,7 +130,7 @@ class Loop:
                 is_best = self._evaluate() or is_best
             if is_best or self.iteration == total or self._is_save_due():
                 self._save("end" if self.iteration == total else "interval", is_best)
-            self._tell_checkpoint(around.saver.poll())
+            self._notify_of_checkpoint(around.saver.poll())
 
     def leave(self) -> None:
         """Save a checkpoint, and log the interrupted interval."""
@@ -154,7 +154,7 @@ class Loop:
 
     def finish_saving(self) -> None:
         """Wait for the newest checkpoint."""
-        self._tell_checkpoint(self.around.saver.finish())
+        self._notify_of_checkpoint(self.around.saver.finish())
 
     @property
     def stopped_by(self) -> str | None:
@@ -231,7 +231,7 @@ class Loop:
         self._measured_from = (self.iteration, time.perf_counter())
         self.history.append(entry)
         around.progress.show_entry(entry)
-        self.tell("on_log", entry)
+        self.notify("on_log", entry)
         around.until.see_entry(entry)
         return around.objective.see_entry(entry) is not None
 
@@ -248,7 +248,7 @@ class Loop:
         self.evaluations.append(report)
         around.progress.show_evaluation(report)
         around.progress.set_phase("training")
-        self.tell("on_evaluation", report)
+        self.notify("on_evaluation", report)
         around.until.see_evaluation(report)
         return around.objective.see_evaluation(report) is not None
 
@@ -260,7 +260,7 @@ class Loop:
         self.finish_saving()
         # If a callback has failed, no process begins to write.
         around.processes.agree("begin to save", self._check_place)
-        standing = Standing(
+        position = RunPosition(
             iteration=self.iteration,
             logged_iteration=self.logged_iteration,
             env_steps=self._env_steps(self.iteration),
@@ -275,7 +275,7 @@ class Loop:
             saved_by=saved_by,
             changes=self.trained.changes,
         )
-        around.saver.begin(self.trained.snapshot(around.record, standing), is_best)
+        around.saver.begin(self.trained.snapshot(around.record, position), is_best)
         # Of the newest checkpoint; a new run has none.
         self._saved_iteration = self.iteration or None
 
@@ -283,11 +283,11 @@ class Loop:
         if self.around.place is not None:
             self.around.place.check()
 
-    def _tell_checkpoint(self, path: Path | None) -> None:
+    def _notify_of_checkpoint(self, path: Path | None) -> None:
         if path is not None:
             self.around.progress.show_checkpoint()
             self.trained.forget()
-            self.around.callbacks.tell("on_checkpoint", path)
+            self.around.callbacks.notify("on_checkpoint", path)
 
     @property
     def _clock(self) -> RunClock:

@@ -54,9 +54,11 @@ def name_of_run(env: MultiAgentEnv, config: TrainConfig) -> str:
     return f"{env.name}-{network_kind(config.default_policy.network)}"
 
 
-def save_run(learner: Learner, good: Population, logged: Logged, result: TrainResult) -> None:
+def save_run(
+    learner: Learner, last_finite: Population, logged: Logged, result: TrainResult
+) -> None:
     """Save the newest finite policies, how the run ended, the curve and the report."""
-    save_population(logged.run_dir / POLICIES_FILE, learner.players.names, good)
+    save_population(logged.run_dir / POLICIES_FILE, learner.players.names, last_finite)
     status = record_end(result)
     _plot(learner, logged, f"seed {logged.config.seed}", result.interrupted)
     described = describe_runs([str(logged.run_dir)], [logged.record], [logged.both], [status])

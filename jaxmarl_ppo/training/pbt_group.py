@@ -24,7 +24,7 @@ from jaxmarl_ppo.runs.callbacks import TrainResult
 from jaxmarl_ppo.runs.files import CONFIG_FILE, LINEAGE_FILE
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.runs.lineage import Event, Lineage, Values, to_json, values_of
-from jaxmarl_ppo.runs.manifest import Standing
+from jaxmarl_ppo.runs.manifest import RunPosition
 from jaxmarl_ppo.runs.run_folder import run_record
 from jaxmarl_ppo.training.changing import hyperparams_with, with_hyperparams
 from jaxmarl_ppo.training.exchange import Copy, exchange
@@ -101,9 +101,9 @@ class PbtGroup(SeedGroup):
         self._score(found, clock.iteration)
         return report
 
-    def snapshot(self, record: Mapping[str, Any], standing: Standing) -> GroupSnapshot:
+    def snapshot(self, record: Mapping[str, Any], position: RunPosition) -> GroupSnapshot:
         """Copy the content of every member's checkpoint to the host."""
-        snapshot = super().snapshot(record, standing)
+        snapshot = super().snapshot(record, position)
         learnt = {
             "lineage": to_json(self.lineage.events),
             "scores": dict(self.scores),
@@ -139,7 +139,9 @@ class PbtGroup(SeedGroup):
             return report
         assert run.evaluator is not None
         met = [
-            run.evaluator.evaluate(self.rivals.against(run.good, other.good), clock.iteration)
+            run.evaluator.evaluate(
+                self.rivals.against(run.last_finite, other.last_finite), clock.iteration
+            )
             for other in self.runs
             if other is not run
         ]
@@ -217,7 +219,10 @@ class PbtGroup(SeedGroup):
         hyperparams = hyperparams_with(self.learner, run.config)
         state = state.replace(key=key, training=with_hyperparams(state.training, hyperparams))
         self.write_state(run, state)
-        run.good, run.good_env_steps = parent.good, parent.good_env_steps
+        run.last_finite, run.last_finite_env_steps = (
+            parent.last_finite,
+            parent.last_finite_env_steps,
+        )
         run.in_force.copy_stage(parent.in_force)
         if run in self.waiting:
             none = self.compiled.no_metrics

@@ -41,7 +41,7 @@ from jaxmarl_ppo.runs.files import (
 )
 from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import read_entries
-from jaxmarl_ppo.runs.manifest import Standing, member_checkpoint, read_standing
+from jaxmarl_ppo.runs.manifest import RunPosition, member_checkpoint, read_position
 from jaxmarl_ppo.runs.run_folder import saved_nothing
 from jaxmarl_ppo.training.changing import with_hyperparams
 from jaxmarl_ppo.types import PyTree, TrainState
@@ -54,14 +54,14 @@ class Resumption:
     Attributes:
         run_dir: the folder of the run.
         checkpoint: the folder of the checkpoint.
-        standing: the progress of the run at that point.
+        position: the progress of the run at that point.
         best: the checkpoint with the best value of its objective.
         is_longer: whether the length of the run was changed.
     """
 
     run_dir: Path
     checkpoint: Path
-    standing: Standing
+    position: RunPosition
     best: Path | None
     is_longer: bool
 
@@ -118,21 +118,21 @@ def find(
     if current().is_first:
         check_free(folder)
     begins_anew = saved_nothing(folder)
-    checkpoint, standing = (folder, None) if begins_anew else newest_sound(folder, strict=True)
+    checkpoint, position = (folder, None) if begins_anew else newest_sound(folder, strict=True)
     # The checkpoint's own record, covered by its checksums.
     recorded = run_folder.read_run(
         checkpoint, env=env, network=network, config=config, allow_imports=allow_imports
     )
     record = run_folder.read_record(checkpoint)
     was = record["config"]
-    has_changes = standing is not None and standing.changes is not None
+    has_changes = position is not None and position.changes is not None
     if config is not None:
         _check_changes(config, was, has_changes)
     _check_paths(changes, recorded.config, folder, has_changes)
     changes = with_values(_on_other_processes(record), changes)
     chosen = without_loads(override_fields(recorded.config, changes))
     run = Found(recorded.env, recorded.env_params, chosen, folder, record.get("id"), None)
-    if standing is None:
+    if position is None:
         if current().is_first:
             warnings.warn(
                 f"{folder} was stopped before it had saved anything: the run begins anew from its "
@@ -141,15 +141,15 @@ def find(
                 stacklevel=3,
             )
         return run
-    if chosen.num_iterations < standing.iteration:
+    if chosen.num_iterations < position.iteration:
         raise ValueError(
-            f"total_env_steps={chosen.total_env_steps} is less than the {standing.env_steps:,} "
+            f"total_env_steps={chosen.total_env_steps} is less than the {position.env_steps:,} "
             f"environment steps that {folder} has done"
         )
     resumption = Resumption(
         run_dir=folder,
         checkpoint=checkpoint,
-        standing=standing,
+        position=position,
         best=best_checkpoint(folder, chosen.objective.goal),
         is_longer=chosen.total_env_steps != was["total_env_steps"],
     )
@@ -167,7 +167,7 @@ def check_setters(found: Found, callbacks: Sequence[str], without_callbacks: boo
     Raises:
         ValueError: If one is missing, or `without_callbacks` has no effect.
     """
-    recorded = None if found.resumption is None else found.resumption.standing.changes
+    recorded = None if found.resumption is None else found.resumption.position.changes
     missing = [name for name in (recorded or {}).get("set_by", []) if name not in callbacks]
     if missing and not without_callbacks:
         assert recorded is not None
@@ -196,7 +196,7 @@ def check_still_newest(found: Found) -> None:
     if resumption is not None:
         set_damaged_aside(run_dir, resumption.checkpoint)
         newest = newest_sound(run_dir, strict=True)
-        has_gone_on = newest != (resumption.checkpoint, resumption.standing)
+        has_gone_on = newest != (resumption.checkpoint, resumption.position)
     else:
         has_gone_on = not saved_nothing(run_dir)
     if has_gone_on:
@@ -215,7 +215,7 @@ def member_of(resumption: Resumption, run_dir: Path) -> Resumption:
     """
     checkpoint = member_checkpoint(resumption.checkpoint, run_dir.name)
     return dataclasses.replace(
-        resumption, run_dir=run_dir, checkpoint=checkpoint, standing=read_standing(checkpoint)
+        resumption, run_dir=run_dir, checkpoint=checkpoint, position=read_position(checkpoint)
     )
 
 
@@ -250,7 +250,7 @@ def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> R
     """
     expected = {"state": begun, "metrics": no_metrics}
     restored = from_arrays(read_arrays(resumption.checkpoint), expected, resumption.checkpoint)
-    state, standing = restored["state"], resumption.standing
+    state, position = restored["state"], resumption.position
     if resumption.is_longer:
         own = tuple(jax.device_get(group.hyperparams) for group in begun.training)
         state = state.replace(training=with_hyperparams(state.training, own))
@@ -258,8 +258,8 @@ def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> R
     return Restored(
         state,
         restored["metrics"],
-        read_entries(run_dir / METRICS_FILE, standing.num_entries),
-        read_entries(run_dir / EVALUATIONS_FILE, standing.num_evaluations),
+        read_entries(run_dir / METRICS_FILE, position.num_entries),
+        read_entries(run_dir / EVALUATIONS_FILE, position.num_evaluations),
     )
 
 

@@ -42,8 +42,8 @@ class Run:
         config: of the run, with its own seed.
         run_dir: its folder.
         evaluator: None where nothing is evaluated.
-        good: the newest players known to be finite, on the host.
-        good_env_steps: environment steps that they were trained on.
+        last_finite: the newest players known to be finite, on the host.
+        last_finite_env_steps: environment steps that they were trained on.
         decisions: up to the newest entry of the log.
     """
 
@@ -51,8 +51,8 @@ class Run:
     config: TrainConfig
     run_dir: Path
     evaluator: MeanwhileEvaluator | None
-    good: Population
-    good_env_steps: int
+    last_finite: Population
+    last_finite_env_steps: int
     decisions: int
 
     def check(self, population: Population, metrics: Metrics, iteration: int) -> None:
@@ -71,8 +71,10 @@ class Run:
         # First, since parameters that are not finite make values that look like a fault.
         if found := find_divergence(self.learner, population, metrics):
             reward = largest_reward(metrics)
-            raise TrainingDiverged(found, reward, env_steps, self.good_env_steps, self.run_dir)
-        self.good, self.good_env_steps = population, env_steps
+            raise TrainingDiverged(
+                found, reward, env_steps, self.last_finite_env_steps, self.run_dir
+            )
+        self.last_finite, self.last_finite_env_steps = population, env_steps
         fault = jax.device_get(metrics.fault)
         if fault.found:
             env = self.learner.env
@@ -122,5 +124,5 @@ class Run:
             "env_steps": clock.env_steps,
             "iteration": clock.iteration,
             "wall_s": clock.wall_s,
-            **self.evaluator.evaluate(self.good, clock.iteration, env_params=env_params),
+            **self.evaluator.evaluate(self.last_finite, clock.iteration, env_params=env_params),
         }

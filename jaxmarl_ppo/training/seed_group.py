@@ -22,7 +22,7 @@ from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
 from jaxmarl_ppo.runs.checkpoints import CheckpointData
 from jaxmarl_ppo.runs.files import MEMBERS
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
-from jaxmarl_ppo.runs.manifest import Standing
+from jaxmarl_ppo.runs.manifest import RunPosition
 from jaxmarl_ppo.training.exchange import first_values
 from jaxmarl_ppo.training.outcome import Logged, save_group, save_run
 from jaxmarl_ppo.training.run import RunClock
@@ -131,7 +131,7 @@ class SeedRun(TrainedRun):
             config=self.config,
             record=self.record,
             env_name=env_name,
-            resumed_at=self.good_env_steps,
+            resumed_at=self.last_finite_env_steps,
             history=tuple(self.history),
             evaluations=tuple(self.evaluations),
         )
@@ -172,7 +172,7 @@ class SeedGroup(Trained[SeedRun]):
         """Make an entry of a seed's log, and write it."""
         entry = super()._entry_of(run, metrics, clock)
         run.history.append(entry)
-        run.callbacks.tell("on_log", entry)
+        run.callbacks.notify("on_log", entry)
         return entry
 
     def _together(self, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class SeedGroup(Trained[SeedRun]):
         """Evaluate a seed as a single run would be, and write the result."""
         report = super()._report_of(run, clock)
         run.evaluations.append(report)
-        run.callbacks.tell("on_evaluation", report)
+        run.callbacks.notify("on_evaluation", report)
         return report
 
     def _evaluated_together(self, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -221,19 +221,19 @@ class SeedGroup(Trained[SeedRun]):
         """Replace a seed's state."""
         self.state = self.compiled.write(self.state, run.replica, state)
 
-    def snapshot(self, record: Mapping[str, Any], standing: Standing) -> GroupSnapshot:
+    def snapshot(self, record: Mapping[str, Any], position: RunPosition) -> GroupSnapshot:
         """Copy the content of a checkpoint to the host."""
         members: dict[str, CheckpointData | str] = dict(self.stopped)
         for run in self.kept:
             own = dataclasses.replace(
-                standing,
+                position,
                 decisions=run.decisions,
                 num_entries=len(run.history),
                 num_evaluations=len(run.evaluations),
                 changes=run.in_force.as_json(),
             )
             members[run.name] = self._data(run, run.record, own)
-        return GroupSnapshot(record, standing, members)
+        return GroupSnapshot(record, position, members)
 
     def move_to(self, folder: Path) -> Sequence[Logged]:
         """Switch to another folder; return the records of the seeds that still train."""
@@ -260,11 +260,11 @@ class SeedGroup(Trained[SeedRun]):
             history=run.history,
             evaluations=run.evaluations,
             run_dir=run.run_dir,
-            env_steps=run.good_env_steps,
+            env_steps=run.last_finite_env_steps,
             interrupted=interrupted,
             stopped_by=stopped_by,
             failed=failed,
         )
-        save_run(self.learner, run.good, run.logged, result)
-        run.callbacks.tell("on_end", result)
+        save_run(self.learner, run.last_finite, run.logged, result)
+        run.callbacks.notify("on_end", result)
         return result

@@ -70,7 +70,7 @@ def set_up_run(
     Raises:
         ValueError: If the checkpoint is of another run.
     """
-    in_force = InForce(changing, None if resumption is None else resumption.standing.changes)
+    in_force = InForce(changing, None if resumption is None else resumption.position.changes)
     restored = _begin(compiled, config.seed, resumption, in_force)
     archived = None if resumption is None else read_archive(resumption.checkpoint)
     run = TrainedRun(
@@ -78,9 +78,9 @@ def set_up_run(
         config=config,
         run_dir=run_dir,
         evaluator=evaluator,
-        good=_players_of(compiled.learner, restored.state),
-        good_env_steps=_env_steps(config, resumption),
-        decisions=0 if resumption is None else resumption.standing.decisions,
+        last_finite=_players_of(compiled.learner, restored.state),
+        last_finite_env_steps=_env_steps(config, resumption),
+        decisions=0 if resumption is None else resumption.position.decisions,
         replica=0,
         in_force=in_force,
         archive=make_archive(compiled.learner.players, run_dir, archived),
@@ -126,7 +126,7 @@ def set_up_group(
             own = with_values(own, values_of(events, run_dir.name))
             hyperparams = hyperparams_with(compiled.learner, own)
         of_member = None if resumption is None else member_of(resumption, run_dir)
-        in_force = InForce(changing, None if of_member is None else of_member.standing.changes)
+        in_force = InForce(changing, None if of_member is None else of_member.position.changes)
         restored = _begin(compiled, own.seed, of_member, in_force, hyperparams)
         if states is None:
             # Untrained replicas also hold the first state, for its shape.
@@ -142,9 +142,9 @@ def set_up_group(
             config=own,
             run_dir=run_dir,
             evaluator=None if evaluator is None else evaluator.for_seed(episodes_of.seed),
-            good=_players_of(compiled.learner, restored.state),
-            good_env_steps=_env_steps(own, of_member),
-            decisions=0 if of_member is None else of_member.standing.decisions,
+            last_finite=_players_of(compiled.learner, restored.state),
+            last_finite_env_steps=_env_steps(own, of_member),
+            decisions=0 if of_member is None else of_member.position.decisions,
             replica=replica,
             in_force=in_force,
             archive=None,
@@ -153,7 +153,7 @@ def set_up_group(
             history=restored.history,
             evaluations=restored.evaluations,
         )
-        run.callbacks.tell("on_start", run.info(compiled.learner.env.name))
+        run.callbacks.notify("on_start", run.info(compiled.learner.env.name))
         runs.append(run)
     assert states is not None
     assert metrics is not None
@@ -162,11 +162,11 @@ def set_up_group(
         group = _learning_group(group, config, group_dir, events, learnt)
     if resumption is None:
         return SetUp(group, [], [])
-    standing = resumption.standing
+    position = resumption.position
     return SetUp(
         group,
-        read_entries(group_dir / METRICS_FILE, standing.num_entries),
-        read_entries(group_dir / EVALUATIONS_FILE, standing.num_evaluations),
+        read_entries(group_dir / METRICS_FILE, position.num_entries),
+        read_entries(group_dir / EVALUATIONS_FILE, position.num_evaluations),
     )
 
 
@@ -258,4 +258,4 @@ def _players_of(learner: Learner, state: TrainState) -> Population:
 
 def _env_steps(config: TrainConfig, resumption: Resumption | None) -> int:
     """Return the environment steps that a run begins with."""
-    return config.env_steps(0 if resumption is None else resumption.standing.iteration)
+    return config.env_steps(0 if resumption is None else resumption.position.iteration)

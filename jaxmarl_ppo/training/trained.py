@@ -17,7 +17,7 @@ from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.callbacks import TrainResult
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoints import CheckpointData
-from jaxmarl_ppo.runs.manifest import Standing
+from jaxmarl_ppo.runs.manifest import RunPosition
 from jaxmarl_ppo.training.changing import InForce
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.outcome import Logged, save_run
@@ -71,9 +71,9 @@ class Trained(Generic[AnyRun]):
         return self.runs
 
     @property
-    def good_env_steps(self) -> int:
+    def last_finite_env_steps(self) -> int:
         """Environment steps of the newest players of any run known to be finite."""
-        return max(run.good_env_steps for run in self.runs)
+        return max(run.last_finite_env_steps for run in self.runs)
 
     @property
     def decisions(self) -> int:
@@ -119,7 +119,7 @@ class Trained(Generic[AnyRun]):
         self._end_faulty(errors)
         for run in self.runs:
             if run.archive is not None:
-                self.state = run.archive.exchange(self.state, run.good, iteration)
+                self.state = run.archive.exchange(self.state, run.last_finite, iteration)
 
     def _end_faulty(self, errors: Sequence[tuple[AnyRun, Exception]]) -> None:
         """End the runs that cannot continue."""
@@ -180,11 +180,13 @@ class Trained(Generic[AnyRun]):
         """Put the numbers that are in force in a run's state."""
         self.state = run.in_force.changed(self.state)
 
-    def snapshot(self, record: Mapping[str, Any], standing: Standing) -> Any:
+    def snapshot(self, record: Mapping[str, Any], position: RunPosition) -> Any:
         """Copy the content of a checkpoint to the host."""
-        return self._data(self.runs[0], record, standing)
+        return self._data(self.runs[0], record, position)
 
-    def _data(self, run: AnyRun, record: Mapping[str, Any], standing: Standing) -> CheckpointData:
+    def _data(
+        self, run: AnyRun, record: Mapping[str, Any], position: RunPosition
+    ) -> CheckpointData:
         """Copy the content of one run's checkpoint to the host."""
         parts = {"state": self.state, "metrics": self.metrics}
         arrays = to_arrays({name: self.compiled.run(of, run.replica) for name, of in parts.items()})
@@ -193,7 +195,7 @@ class Trained(Generic[AnyRun]):
             run.archive.forget_lost()
             archive = run.archive.as_json()
         names = self.learner.players.names
-        return CheckpointData(arrays, run.good, names, record, standing, archive)
+        return CheckpointData(arrays, run.last_finite, names, record, position, archive)
 
     def forget(self) -> None:
         """Remove files that only older checkpoints needed, now that there is a newer one."""
@@ -211,5 +213,5 @@ class Trained(Generic[AnyRun]):
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
         """Save the result, and return it with a further description."""
-        save_run(self.learner, self.runs[0].good, logged, result)
+        save_run(self.learner, self.runs[0].last_finite, logged, result)
         return result

@@ -270,16 +270,15 @@ class Trainer:
         around.progress.set_phase("training")
         error: Exception | None = None
         try:
-            loop.tell("on_start", self._run_info(loop))
+            loop.notify("on_start", self._run_info(loop))
             with host_errors():
                 loop.run()
             loop.leave()
             loop.finish_saving()
         except HostEnvironmentError as raised:
-            saved = (
-                f"the policies of {loop.trained.good_env_steps:,} environment steps are saved in"
-            )
-            sentence = f"{raised.sentence}; {saved} {around.run_dir}"
+            trained = f"{loop.trained.last_finite_env_steps:,} environment steps"
+            saved = f"the policies of {trained} are saved in {around.run_dir}"
+            sentence = f"{raised.sentence}; {saved}"
             error = HostEnvironmentError(sentence, raised.trace)
         except Exception as raised:
             error = raised
@@ -287,7 +286,7 @@ class Trainer:
                 self._leave_in_spite_of(loop, error)
         error = rescue(loop, error)
         result = self._save(loop, error)
-        around.callbacks.tell("on_end", result)
+        around.callbacks.notify("on_end", result)
         if error is not None:
             raise error
         # The other processes must wait until everything is saved.
@@ -351,12 +350,12 @@ class Trainer:
         loop = Loop(around, set_up.trained, began, set_up.history, set_up.evaluations)
         if resumption is None:
             return loop
-        standing = resumption.standing
+        position = resumption.position
         return dataclasses.replace(
             loop,
-            iteration=standing.iteration,
-            logged_iteration=standing.logged_iteration,
-            earlier_s=standing.wall_s,
+            iteration=position.iteration,
+            logged_iteration=position.logged_iteration,
+            earlier_s=position.wall_s,
         )
 
     def _save(self, loop: Loop, error: Exception | None) -> TrainResult:
@@ -395,15 +394,15 @@ class Trainer:
         )
 
     def _control(self) -> Control:
-        recorded = None if self._resumption is None else self._resumption.standing.changes
+        recorded = None if self._resumption is None else self._resumption.position.changes
         values = {} if recorded is None else recorded["values"]
         return Control(self._changing.check, values, self.config.log_interval is None)
 
     def _objective(self) -> Objective:
         if self._resumption is None:
             return Objective(self.config, self.learner)
-        standing = self._resumption.standing
-        return Objective(self.config, self.learner, standing.best, standing.num_worse)
+        position = self._resumption.position
+        return Objective(self.config, self.learner, position.best, position.num_worse)
 
     def _until(self) -> Until:
         return Until(self.config, self.learner, self._evaluator)
@@ -505,7 +504,7 @@ class Trainer:
         if self.config.log_interval is not None:
             return self.config.log_interval
         if self._resumption is not None:
-            return self._resumption.standing.log_interval
+            return self._resumption.position.log_interval
         return max(1, self.config.num_iterations // LOG_ENTRIES)
 
     @property

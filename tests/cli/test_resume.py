@@ -10,7 +10,7 @@ import pytest
 from command_line import run, status_of
 
 from jaxmarl_envs import make
-from jaxmarl_ppo.cli.run_end import tell_end
+from jaxmarl_ppo.cli.run_end import print_end
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.runs.callbacks import TrainResult
@@ -103,10 +103,10 @@ def result(stopped_by):
 )
 def test_the_exit_status_tells_what_stopped_a_run(capsys, stopped_by, status):
     config = TrainConfig(total_env_steps=64, num_envs=4, num_steps=8)
-    assert tell_end(result(stopped_by), config, make("tic_tac_toe")[0]) == status
+    assert print_end(result(stopped_by), config, make("tic_tac_toe")[0]) == status
     out = capsys.readouterr().out
     assert f"stopped after 32 of 64 environment steps: {stopped_by}" in out
     assert "continue: jaxmarl-ppo resume run\n" in out
     without = TrainConfig(checkpoints=CheckpointConfig(keep=0))
-    tell_end(result(stopped_by), without, make("tic_tac_toe")[0])
+    print_end(result(stopped_by), without, make("tic_tac_toe")[0])
     assert "resume" not in capsys.readouterr().out

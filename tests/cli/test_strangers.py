@@ -10,7 +10,7 @@ from jaxmarl_ppo import Policy, Trainer, evaluate_run, load_run
 from jaxmarl_ppo.pages.watch import watch_run
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.files import CONFIG_FILE, MANIFEST_FILE
-from jaxmarl_ppo.runs.manifest import read_own_standing, write_manifest
+from jaxmarl_ppo.runs.manifest import read_own_position, write_manifest
 from jaxmarl_ppo.sweeps.sweep import Sweep
 
 # It leaves a trace, and goes no further.
@@ -80,13 +80,13 @@ def strangers(request, trained, monkeypatch):
 def name_environment(folder, name, kwargs):
     """Let a record say how its environment was made, with checksums that are right."""
     manifest = folder / MANIFEST_FILE
-    standing = read_own_standing(folder) if manifest.exists() else None
+    position = read_own_position(folder) if manifest.exists() else None
     record = json.loads((folder / CONFIG_FILE).read_text())
     record["env"]["make"] = {"name": name, "kwargs": kwargs}
     (folder / CONFIG_FILE).write_text(json.dumps(record))
-    if standing is not None:
+    if position is not None:
         manifest.unlink()
-        write_manifest(folder, record, standing, {})
+        write_manifest(folder, record, position, {})
 
 
 COMMANDS = {

@@ -94,14 +94,14 @@ def as_config(made):
 def test_any_value_can_be_recorded_or_is_refused_in_a_sentence_that_names_the_field(
     cls, name, value
 ):
-    refusal, made = None, None
+    rejection, made = None, None
     try:
         made = cls(**{**CLASSES[cls], name: value})
     except ValueError as error:
-        refusal = error
-    if refusal is not None:
-        assert name in str(refusal)
-        assert "\n" not in str(refusal)
+        rejection = error
+    if rejection is not None:
+        assert name in str(rejection)
+        assert "\n" not in str(rejection)
         return
     config = as_config(made)
     if config is not None:

@@ -12,7 +12,7 @@ from jaxmarl_ppo.config.paths import ALIASES, expand, full_path, put, value_at, 
 from jaxmarl_ppo.config.run_file import override, settings
 from jaxmarl_ppo.config.schema import check_space, find_place, places
 from jaxmarl_ppo.config.search_file import read_space
-from jaxmarl_ppo.config.text import read_text, read_value, read_whole
+from jaxmarl_ppo.config.text import read_int, read_text, read_value
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_words_are_read_by_the_type_of_their_place():
     assert read_text("5", str) == "5"
     assert read_text("none", str | None) is None
     assert read_text("none", str) == "none"
-    assert [read_whole(x) for x in ("1M", "10k", "1.5k", 5e6)] == [10**6, 10**4, 1500, 5 * 10**6]
-    assert [read_whole(x) for x in ("M", "1.0001k", "ten", 1.5)] == ["M", 1000.1, "ten", 1.5]
+    assert [read_int(x) for x in ("1M", "10k", "1.5k", 5e6)] == [10**6, 10**4, 1500, 5 * 10**6]
+    assert [read_int(x) for x in ("M", "1.0001k", "ten", 1.5)] == ["M", 1000.1, "ten", 1.5]
 
 
 def from_option(name, written, write):

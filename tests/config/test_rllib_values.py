@@ -42,7 +42,7 @@ def keys_in(value):
     return {*value}.union(*map(keys_in, value.values()))
 
 
-def refusal(config):
+def rejection(config):
     try:
         translation = translate_rllib_config(config)
     except ValueError as error:
@@ -52,7 +52,7 @@ def refusal(config):
 
 
 def check(config):
-    text = refusal(config)
+    text = rejection(config)
     if text is not None:
         assert "\n" not in text
         names = [name for key in keys_in(config) for name in (key, RENAMED.get(key) or key)]

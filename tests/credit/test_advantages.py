@@ -296,7 +296,7 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_step):
         end = rollout_end(value, acts_next)
         credit, opened = estimate_credit(group, pending, part, part_outcomes, params, end, by_step)
         every = jnp.arange(closed[0].size * (1 + len(part.acted))).reshape(table.grid_shape)
-        rows = table.take(every).replace(hidden=table.take_hidden(every))
+        rows = table.take(every).replace(hidden=table.gather_hidden(every))
         by_row = jax.tree.map(lambda x: x[every], credit)
         return rows, by_row, open_decisions(table, credit, opened)
 

@@ -18,7 +18,7 @@ from jaxmarl_ppo import Trainer, join_processes
 from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS, read_lines
-from jaxmarl_ppo.runs.manifest import read_standing
+from jaxmarl_ppo.runs.manifest import read_position
 from jaxmarl_ppo.runs.run_folder import load_run
 
 NUM_ITERATIONS = 10
@@ -83,13 +83,13 @@ def test_each_process_writes_its_part_of_a_checkpoint(copy):
     (folder,) = checkpoints_of(copy)
     part = folder / "state-1.msgpack"
     assert part.is_file()
-    read_standing(folder)
+    read_position(folder)
     part.write_bytes(part.read_bytes()[:-1] + b"?")
     with pytest.raises(ValueError, match=r"state-1\.msgpack differs from its checksum"):
-        read_standing(folder)
+        read_position(folder)
     part.unlink()
     with pytest.raises(ValueError, match=r"state-1\.msgpack is missing"):
-        read_standing(folder)
+        read_position(folder)
 
 
 def test_one_process_goes_on_with_what_two_began(one, copy, tmp_path):
@@ -118,10 +118,10 @@ def test_a_signal_to_one_process_stops_all_with_a_checkpoint(copy, tmp_path):
     started.processes[1].send_signal(signal.SIGTERM)
     assert started.wait() == [0, 0], started.said(0) + started.said(1)
     assert "process 1 came to TrainResult" in started.said(1)
-    _, standing = newest_sound(copy)
-    assert standing.saved_by == "SIGTERM"
-    assert standing.iteration > NUM_ITERATIONS
-    assert read_lines(logged, standing.num_entries)
+    _, position = newest_sound(copy)
+    assert position.saved_by == "SIGTERM"
+    assert position.iteration > NUM_ITERATIONS
+    assert read_lines(logged, position.num_entries)
 
 
 @pytest.mark.rare
@@ -137,8 +137,8 @@ def test_a_folder_that_is_renamed_while_several_train_is_told_by_all(copy, tmp_p
     assert "was renamed to" in started.said(0)
     assert "was renamed to" in started.said(1)
     assert not copy.exists()
-    _, standing = newest_sound(tmp_path / "elsewhere")
-    assert standing.iteration == NUM_ITERATIONS
+    _, position = newest_sound(tmp_path / "elsewhere")
+    assert position.iteration == NUM_ITERATIONS
 
 
 def test_one_that_is_killed_ends_all_and_the_checkpoint_stays(copy, tmp_path):
@@ -161,8 +161,8 @@ def test_one_that_is_killed_ends_all_and_the_checkpoint_stays(copy, tmp_path):
     assert "process 1 of 2 (process id" in said.read_text()
     assert "has died; process 0 of 2" in said.read_text()
     assert "error: process 1 was ended by SIGKILL" in said.read_text()
-    _, standing = newest_sound(copy)
-    assert standing.iteration == NUM_ITERATIONS
+    _, position = newest_sound(copy)
+    assert position.iteration == NUM_ITERATIONS
 
 
 def children(pid):
@@ -193,8 +193,8 @@ def test_a_callback_that_fails_ends_all_with_what_was_learnt(tmp_path):
     assert "CallbackError: callback" in started.said(0)
     assert "FirstFailed: process 0 of 2" in started.said(1)
     assert "raised ValueError: nothing works" in started.said(1)
-    _, standing = newest_sound(run_dir)
-    assert (standing.iteration, standing.saved_by) == (2, "error")
+    _, position = newest_sound(run_dir)
+    assert (position.iteration, position.saved_by) == (2, "error")
     assert load_run(run_dir).population
 
 

@@ -13,7 +13,7 @@ from jaxmarl_ppo.machine.files import (
     open_atomically,
     open_to_append,
     path_part,
-    refuse_link,
+    reject_link,
     remove_left_behind,
     write_atomically,
 )
@@ -138,15 +138,15 @@ def test_any_name_is_one_part_of_a_path(tmp_path):
 
 
 def test_a_link_is_refused_by_name(run_dir, outside, tmp_path):
-    refuse_link(run_dir)
-    refuse_link(run_dir / "absent")
-    refuse_link(outside)
+    reject_link(run_dir)
+    reject_link(run_dir / "absent")
+    reject_link(outside)
     (run_dir / "checkpoints").symlink_to(tmp_path)
     with pytest.raises(ValueError, match=r"run/checkpoints is a link to '.*' *; nothing"):
-        refuse_link(run_dir / "checkpoints")
+        reject_link(run_dir / "checkpoints")
     (run_dir / ".lock").hardlink_to(outside)
     with pytest.raises(ValueError, match=r"run/\.lock is a file with another name"):
-        refuse_link(run_dir / ".lock")
+        reject_link(run_dir / ".lock")
 
 
 def test_what_a_dead_process_left_is_removed_once_it_is_old(run_dir, outside):

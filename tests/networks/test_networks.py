@@ -406,7 +406,7 @@ def test_planes_take_no_further_inputs(option):
 # --- A critic that sees what all agents see
 
 
-class Told(RandomLives):
+class Reported(RandomLives):
     """Offers a state for the critic."""
 
     def _observe(self, noise, alive, p_act):
@@ -492,7 +492,7 @@ def test_a_central_critic_sees_no_row_that_nobody_has():
 
 
 def test_a_central_critic_sees_the_state_where_there_is_one():
-    slots, outputs = central(MLP(hidden_sizes=(8,), separate_critic=True), Told())
+    slots, outputs = central(MLP(hidden_sizes=(8,), separate_critic=True), Reported())
     base = outputs(slots)
     assert slots.obs.state.shape == (1, 2)
     assert which_differ(base, outputs(change(slots, 1, "state"))) == (NOBODY, ALL)

@@ -67,16 +67,16 @@ class Killed(RayWorkers):
         return super().room if self.were_ready else 0
 
     def train(self):
-        looks = super().train()
+        results = super().train()
         for seat in self._seats:
             self._call(seat)
         if not self.killed and any(map(self._is_to_be_killed, self._seats)):
             self.nodes.kill_second()
             self.killed = True
-        return looks
+        return results
 
     def _is_to_be_killed(self, seat):
-        """Whether a worker of the second node trains on after a first look at its runs."""
+        """Whether a worker of the second node trains on after a first result of its runs."""
         if seat.call is None or seat.begun or not any(o.saved for o in seat.orders.values()):
             return False
         return self.nodes.is_on_second(seat.actor)

@@ -18,7 +18,7 @@ from jaxmarl_ppo.pages.game_table import Table
 from jaxmarl_ppo.pages.play_server import (
     MAX_AT_TABLE,
     MAX_TABLES,
-    RefusedError,
+    RejectedError,
     read_message,
     serve,
 )
@@ -159,7 +159,7 @@ def test_a_side_that_nobody_can_play_is_not_taken():
     ],
 )
 def test_what_is_no_message_ends_the_connection(address, text):
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         read_message(text, 2)
     with Visitor(address) as one:
         one.socket.send(text)

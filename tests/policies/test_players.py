@@ -147,8 +147,8 @@ def test_a_draw_is_held_for_a_life_and_made_anew_for_the_next(num_steps):
     )
     (player, alive, ended, over), slots = play(learner, num_steps, -(-84 // num_steps))
     names = np.array(learner.players.names)
-    goes_on = alive[:-1] & ~ended[:-1]
-    assert (player[1:] == player[:-1])[goes_on].all()
+    continues = alive[:-1] & ~ended[:-1]
+    assert (player[1:] == player[:-1])[continues].all()
     np.testing.assert_array_equal(slots.episode, over.sum(0))
     born = alive[1:] & (~alive[:-1] | ended[:-1])
     assert born.sum() > 10_000

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checkpoint_data import TREE, snapshot, standing
+from checkpoint_data import TREE, position, snapshot
 
 import jaxmarl_ppo
 from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays
@@ -26,7 +26,7 @@ from jaxmarl_ppo.runs.checkpoints import (
     write_checkpoint,
 )
 from jaxmarl_ppo.runs.files import MANIFEST_FILE
-from jaxmarl_ppo.runs.manifest import DamagedCheckpoint, read_standing
+from jaxmarl_ppo.runs.manifest import DamagedCheckpoint, read_position
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_every_kind_of_array_comes_back_to_the_bit(run_dir):
         if jnp.issubdtype(expected.dtype, jax.dtypes.prng_key):
             found, expected = jax.random.key_data(found), jax.random.key_data(expected)
         np.testing.assert_array_equal(found, expected)
-    assert read_standing(folder) == standing(3)
+    assert read_position(folder) == position(3)
 
 
 def test_what_does_not_fit_is_named(run_dir):
@@ -88,13 +88,13 @@ def test_a_flipped_bit_anywhere_is_found(run_dir):
         for damaged in (bytes(flipped), content[:-2], b""):
             path.write_bytes(damaged)
             with pytest.raises(ValueError, match=r"differs from its checksum|cannot be read"):
-                read_standing(newest)
+                read_position(newest)
             with pytest.warns(RuntimeWarning, match=f"going back to {before}, of 20 environment"):
                 assert newest_sound(run_dir)[0] == before
         path.write_bytes(content)
     files[0].unlink()
     with pytest.raises(ValueError, match="is missing"):
-        read_standing(newest)
+        read_position(newest)
 
 
 def test_damage_is_set_aside_and_its_place_taken_again(run_dir):
@@ -122,7 +122,7 @@ def test_a_manifest_without_what_it_must_have_is_damaged(run_dir):
     for content in ("[]", "{}", '{"format": 0}', '{"format": "2"}', "null"):
         (newest / "manifest.json").write_text(content)
         with pytest.raises(DamagedCheckpoint, match="is no manifest of a checkpoint"):
-            read_standing(newest)
+            read_position(newest)
 
 
 def test_a_write_that_fails_leaves_nothing(run_dir):
@@ -167,7 +167,7 @@ def test_nothing_that_is_loaded_executes(run_dir, monkeypatch):
     monkeypatch.setattr(pickle, "Unpickler", refuse)
     monkeypatch.setattr("builtins.eval", refuse)
     (folder, *_) = checkpoints_of(run_dir)
-    read_standing(folder)
+    read_position(folder)
     assert read_arrays(folder)
 
 

@@ -6,7 +6,7 @@ import os
 import random
 
 import pytest
-from checkpoint_data import snapshot, standing
+from checkpoint_data import position, snapshot
 
 from jaxmarl_ppo.cli.session import existing_run
 from jaxmarl_ppo.config.pbt import PbtConfig
@@ -27,7 +27,7 @@ from jaxmarl_ppo.runs.manifest import (
     _digest_of_manifest,
     read_archive,
     read_manifest,
-    read_standing,
+    read_position,
 )
 from jaxmarl_ppo.training.seed_group import seeds_of
 from jaxmarl_ppo.training.setup import _events
@@ -58,7 +58,7 @@ def test_any_value_in_any_place_is_read_or_refused(checkpoint):
             if key == "sha256_of_manifest":
                 continue
             forge(checkpoint, lambda m, key=key, value=value: m.update({key: value}))
-            for read in (read_standing, read_stopped, read_pbt):
+            for read in (read_position, read_stopped, read_pbt):
                 try:
                     read(checkpoint)
                 except ValueError as error:
@@ -67,10 +67,10 @@ def test_any_value_in_any_place_is_read_or_refused(checkpoint):
 
 
 @pytest.mark.parametrize("key", ["iteration", "env_steps", "wall_s", "saved_by", "sha256"])
-def test_what_a_standing_needs_must_be_there(checkpoint, key):
+def test_what_a_position_needs_must_be_there(checkpoint, key):
     forge(checkpoint, lambda m: m.pop(key))
     with pytest.raises(DamagedCheckpoint, match="is no manifest of a checkpoint"):
-        read_standing(checkpoint)
+        read_position(checkpoint)
 
 
 CHANGES = {
@@ -83,11 +83,11 @@ CHANGES = {
 
 
 def test_changes_are_read_and_may_be_missing(checkpoint):
-    assert read_standing(checkpoint).changes is None
+    assert read_position(checkpoint).changes is None
     forge(checkpoint, lambda m: m.update(changes=CHANGES))
-    assert read_standing(checkpoint).changes == CHANGES
+    assert read_position(checkpoint).changes == CHANGES
     forge(checkpoint, lambda m: m.pop("changes"))  # as older versions wrote it
-    assert read_standing(checkpoint).changes is None
+    assert read_position(checkpoint).changes is None
 
 
 @pytest.mark.parametrize(
@@ -105,21 +105,21 @@ def test_changes_are_read_and_may_be_missing(checkpoint):
 def test_changes_that_cannot_be_are_damage(checkpoint, key, value):
     forge(checkpoint, lambda m: m.update(changes={**CHANGES, key: value}))
     with pytest.raises(DamagedCheckpoint, match=rf"is no manifest .*: changes.{key} is"):
-        read_standing(checkpoint)
+        read_position(checkpoint)
     forge(checkpoint, lambda m: m.update(changes=value))
     with pytest.raises(DamagedCheckpoint, match=r"is no manifest of a checkpoint: changes"):
-        read_standing(checkpoint)
+        read_position(checkpoint)
 
 
 @pytest.mark.parametrize("name", ["../../../secret", "/dev/zero", "", "a/../../b"])
 def test_no_file_outside_a_checkpoint_is_read(checkpoint, name):
     forge(checkpoint, lambda m: m["sha256"].update({name: "0" * 64}))
     with pytest.raises(DamagedCheckpoint, match="is no manifest of a checkpoint: sha256 is"):
-        read_standing(checkpoint)
+        read_position(checkpoint)
     forge(checkpoint, lambda m: m["sha256"].pop(name))
     forge(checkpoint, lambda m: m.update(members={name or "..": {"sha256": "0" * 64}}))
     with pytest.raises(DamagedCheckpoint, match="members is"):
-        read_standing(checkpoint)
+        read_position(checkpoint)
 
 
 def test_a_pipe_in_the_place_of_a_file_keeps_nobody(checkpoint):
@@ -127,7 +127,7 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody(checkpoint):
     (checkpoint / name).unlink()
     os.mkfifo(checkpoint / name)
     with pytest.raises(DamagedCheckpoint, match="is no file"):
-        read_standing(checkpoint)
+        read_position(checkpoint)
     with pytest.raises(ValueError, match="is no file"):
         newest_sound(checkpoint.parent.parent)
 
@@ -141,7 +141,7 @@ def test_a_list_of_snapshots_may_be_anything(checkpoint):
         place[rng.choice(list(place))] = value
         (checkpoint / SNAPSHOTS_FILE).write_text(json.dumps(odd))
         with pytest.raises(DamagedCheckpoint):
-            read_standing(checkpoint)
+            read_position(checkpoint)
         assert read_archive(checkpoint) == odd
 
 
@@ -176,7 +176,7 @@ def group(tmp_path):
     stopped = dict.fromkeys(MEMBERS, "it diverged")
     record = {"format": 2, "env": {}, "config": {}}
     return write_group_checkpoint(
-        tmp_path / "group", GroupSnapshot(record, standing(3), stopped, learnt)
+        tmp_path / "group", GroupSnapshot(record, position(3), stopped, learnt)
     )
 
 
@@ -197,20 +197,20 @@ def group(tmp_path):
     ],
 )
 def test_what_members_learnt_is_checked_before_the_checkpoint_is_chosen(group, key, value):
-    read_standing(group)
+    read_position(group)
     forge(group, lambda m: m["pbt"].update({key: value}))
     with pytest.raises(DamagedCheckpoint, match=f"is no manifest of a checkpoint: pbt.{key}"):
-        read_standing(group)
+        read_position(group)
     forge(group, lambda m: m["pbt"].pop(key))
     with pytest.raises(DamagedCheckpoint, match=f"is no manifest of a checkpoint: pbt.{key}"):
-        read_standing(group)
+        read_position(group)
 
 
 @pytest.mark.parametrize("value", [[], "learnt", 0, True])
 def test_what_members_learnt_is_a_table(group, value):
     forge(group, lambda m: m.update(pbt=value))
     with pytest.raises(DamagedCheckpoint, match="is no manifest of a checkpoint: pbt is"):
-        read_standing(group)
+        read_position(group)
 
 
 def test_a_lineage_must_be_that_of_the_configuration(group):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from checkpoint_data import TREE, snapshot, standing
+from checkpoint_data import TREE, position, snapshot
 
 from jaxmarl_ppo.devices.processes import Processes
 from jaxmarl_ppo.policies.snapshot_files import snapshot_path, write_snapshot
@@ -56,7 +56,7 @@ def test_a_folder_of_any_name_is_read_back(tmp_path, name):
     run_dir = tmp_path / name / "run"
     run_dir.mkdir(parents=True)
     written = write_checkpoint(run_dir, snapshot(3))
-    assert newest_sound(run_dir) == (written, standing(3))
+    assert newest_sound(run_dir) == (written, position(3))
     assert_restored(written)
 
 
@@ -82,7 +82,7 @@ def test_a_manifest_of_format_1_is_still_read(tmp_path):
     content["format"] = 1
     content["sha256_of_manifest"] = manifest._digest_of_manifest(content)
     (written / "manifest.json").write_text(json.dumps(content))
-    assert newest_sound(tmp_path) == (written, standing(3))
+    assert newest_sound(tmp_path) == (written, position(3))
 
 
 def assert_refused(run_dir, message):
@@ -90,7 +90,7 @@ def assert_refused(run_dir, message):
     with pytest.raises(OSError, match=message):
         write_checkpoint(run_dir, snapshot(4))
     assert sorted((run_dir / "checkpoints").iterdir()) == before
-    assert newest_sound(run_dir)[1] == standing(3)
+    assert newest_sound(run_dir)[1] == position(3)
 
 
 def test_arrays_that_read_otherwise_get_no_name(tmp_path, monkeypatch):

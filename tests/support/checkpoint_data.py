@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoints import CheckpointData
-from jaxmarl_ppo.runs.manifest import Standing
+from jaxmarl_ppo.runs.manifest import RunPosition
 
 TREE = {
     "floats": jnp.arange(6.0).reshape(2, 3),
@@ -20,7 +20,7 @@ TREE = {
 }
 
 
-def standing(iteration, **changes):
+def position(iteration, **changes):
     values = {
         "iteration": iteration,
         "logged_iteration": iteration,
@@ -35,12 +35,12 @@ def standing(iteration, **changes):
         "num_worse": 0,
         "saved_by": "interval",
     }
-    return Standing(**{**values, **changes})
+    return RunPosition(**{**values, **changes})
 
 
 def snapshot(iteration, run_id=None, **changes):
     population = {"weights": np.full(3, iteration, np.float32)}
     record = {"format": 2, "env": {}, "config": {}, "versions": {"jax": "0"}}
     record |= {} if run_id is None else {"id": run_id}
-    where = standing(iteration, **changes)
+    where = position(iteration, **changes)
     return CheckpointData(to_arrays(TREE), population, ("p",), record, where)

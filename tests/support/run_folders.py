@@ -4,7 +4,7 @@ import dataclasses
 import json
 
 import jax
-from checkpoint_data import snapshot, standing
+from checkpoint_data import position, snapshot
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.as_json import write_json
@@ -55,7 +55,7 @@ def make_group(folder, iterations=(1, 2, 3)):
         write_json(folder / MEMBERS / name / CONFIG_FILE, records[name])
     for k in iterations:
         members = {name: data_of(k, records[name]) for name in names}
-        write_group_checkpoint(folder, GroupSnapshot(record, standing(k), members))
+        write_group_checkpoint(folder, GroupSnapshot(record, position(k), members))
     return folder
 
 

@@ -33,10 +33,10 @@ RUN, FOLDER = RunName(0, 1), Path("run")
 
 
 def train(worker):
-    looks = []
+    results = []
     while worker.is_busy:
-        looks += worker.train()
-    return looks
+        results += worker.train()
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -53,43 +53,43 @@ def worker():
 
 
 @pytest.fixture(scope="module")
-def looks(candidates, worker):
+def results(candidates, worker):
     worker.begin(RUN, candidates.make({"default_ppo.learning_rate": 3e-2}), FOLDER)
     return train(worker)
 
 
-def test_a_run_that_goes_on_elsewhere_is_the_same_to_the_bit(candidates, worker, looks):
+def test_a_run_that_goes_on_elsewhere_is_the_same_to_the_bit(candidates, worker, results):
     candidate = candidates.make({"default_ppo.learning_rate": 3e-2})
     # Beside another one, in the other replica.
     worker.begin(RunName(1, 0), candidates.make({"default_ppo.learning_rate": 1e-3}), FOLDER)
-    worker.begin(RUN, candidate, FOLDER, looks[0].saved)
-    rest = [look for look in train(worker) if look.name == RUN]
-    assert [look.env_steps for look in rest] == [look.env_steps for look in looks[1:]]
-    for before, after in zip(looks[1:], rest, strict=True):
+    worker.begin(RUN, candidate, FOLDER, results[0].saved)
+    rest = [result for result in train(worker) if result.name == RUN]
+    assert [result.env_steps for result in rest] == [result.env_steps for result in results[1:]]
+    for before, after in zip(results[1:], rest, strict=True):
         assert before.value == after.value
         assert before.entry["policies"] == after.entry["policies"]
         assert before.entry["decisions"] == after.entry["decisions"]
-        assert after.entry["wall_s"] > looks[0].saved.wall_s
+        assert after.entry["wall_s"] > results[0].saved.wall_s
         same = jax.tree.map(np.array_equal, before.population, after.population)
         assert all(jax.tree.leaves(same))
 
 
-def test_a_run_that_is_over_leaves_its_replica(worker, looks):
-    assert [look.is_over for look in looks] == [False, False, True]
-    assert [look.saved.iteration for look in looks] == [2, 4, 6]
+def test_a_run_that_is_over_leaves_its_replica(worker, results):
+    assert [result.is_over for result in results] == [False, False, True]
+    assert [result.saved.iteration for result in results] == [2, 4, 6]
     assert worker.room == 2
 
 
-def test_other_numbers_go_on_from_a_run_and_other_shapes_are_refused(candidates, worker, looks):
+def test_other_numbers_go_on_from_a_run_and_other_shapes_are_refused(candidates, worker, results):
     other = candidates.make({"default_ppo.learning_rate": 1e-3})
-    worker.begin(RUN, other, FOLDER, looks[0].saved)
+    worker.begin(RUN, other, FOLDER, results[0].saved)
     (rest, *_) = train(worker)
-    assert rest.env_steps == looks[1].env_steps
+    assert rest.env_steps == results[1].env_steps
     parameters = [
-        jax.tree.leaves(look.population.policy_groups[0].params) for look in (looks[0], rest)
+        jax.tree.leaves(result.population.policy_groups[0].params) for result in (results[0], rest)
     ]
     moved = max(np.abs(x - y).max() for x, y in zip(*parameters, strict=True))
     assert 0 < moved < 4 * 2 * 1e-3  # so far Adam goes in as many steps at that rate
-    narrow = {name: array.reshape(-1)[:1] for name, array in looks[0].saved.arrays.items()}
+    narrow = {name: array.reshape(-1)[:1] for name, array in results[0].saved.arrays.items()}
     with pytest.raises(ValueError, match="run does not fit the run: state/"):
-        worker.begin(RUN, other, FOLDER, dataclasses.replace(looks[0].saved, arrays=narrow))
+        worker.begin(RUN, other, FOLDER, dataclasses.replace(results[0].saved, arrays=narrow))

@@ -178,11 +178,14 @@ def test_a_run_without_an_id_goes_on_without_one(whole, tmp_path):
     for folder in checkpoints_of(copy):
         (folder / "config.json").write_text(json.dumps(record))
         manifest = json.loads((folder / "manifest.json").read_text())
-        standing = manifests.Standing(
-            **{field.name: manifest[field.name] for field in dataclasses.fields(manifests.Standing)}
+        position = manifests.RunPosition(
+            **{
+                field.name: manifest[field.name]
+                for field in dataclasses.fields(manifests.RunPosition)
+            }
         )
         (folder / "manifest.json").unlink()
-        manifests.write_manifest(folder, record, standing, {})
+        manifests.write_manifest(folder, record, position, {})
     result = resume(copy).train()
     assert without_clock(result.history) == without_clock(whole.history)
     assert "id" not in read_record(copy)

@@ -23,7 +23,7 @@ from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, Objective
 from jaxmarl_ppo.runs import checkpoints
 from jaxmarl_ppo.runs.callbacks import Callback, CallbackError
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
-from jaxmarl_ppo.runs.manifest import read_standing
+from jaxmarl_ppo.runs.manifest import read_position
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import saving
 from jaxmarl_ppo.training.errors import EnvironmentFault
@@ -121,7 +121,7 @@ def test_a_callback_ends_the_run(tmp_path, method):
     assert result.interrupted
     assert result.stopped_by.endswith(f"Stop.{method}")
     newest = checkpoints_of(tmp_path / "run")[0]
-    assert read_standing(newest).env_steps == result.env_steps < CONFIG.total_env_steps
+    assert read_position(newest).env_steps == result.env_steps < CONFIG.total_env_steps
 
 
 @pytest.mark.parametrize("method", ["on_start", "on_log", "on_checkpoint"])
@@ -140,7 +140,7 @@ def test_an_error_in_a_callback_is_named_and_loses_nothing(tmp_path, method):
     ):
         trainer.train()
     assert load_run(tmp_path / "run", env=Lamps()).population is not None
-    newest = read_standing(checkpoints_of(tmp_path / "run")[0])
+    newest = read_position(checkpoints_of(tmp_path / "run")[0])
     kind, env_steps, stopped_by = recorder.told[-1]
     assert (kind, env_steps) == ("end", newest.env_steps)
     assert stopped_by.startswith("CallbackError: ")
@@ -165,7 +165,7 @@ def test_the_end_is_told_of_a_fault_too(tmp_path):
         trainer.train()
     assert recorder.told[-1][2].startswith("EnvironmentFault: environment 'lamps' gave NaN")
     # What is saved is from before it.
-    assert read_standing(checkpoints_of(tmp_path / "run")[0]).iteration == 2
+    assert read_position(checkpoints_of(tmp_path / "run")[0]).iteration == 2
 
 
 def test_time_is_limited(tmp_path):
@@ -187,7 +187,7 @@ def test_the_best_checkpoint_stays_and_a_target_ends_the_run(tmp_path):
         tmp_path / "run", objective=objective, checkpoints=keep_one, log_interval=1
     ).train()
     values = [entry["agents"]["ann_0"]["return_mean"] for entry in result.history]
-    kept = {int(path.name): read_standing(path) for path in checkpoints_of(tmp_path / "run")}
+    kept = {int(path.name): read_position(path) for path in checkpoints_of(tmp_path / "run")}
     assert set(kept) == {10, 1 + int(np.argmin(values))}
     assert kept[10].best == min(values)
     target = dataclasses.replace(objective, stop_at=values[0])
@@ -289,4 +289,4 @@ def test_a_slow_disk_holds_nothing_up(tmp_path, monkeypatch):
     often = CheckpointConfig(every_minutes=1e-9)
     result = make_trainer(tmp_path / "run", checkpoints=often).train()
     assert result.env_steps == CONFIG.total_env_steps
-    assert read_standing(checkpoints_of(tmp_path / "run")[0]).iteration == 10
+    assert read_position(checkpoints_of(tmp_path / "run")[0]).iteration == 10

@@ -28,7 +28,7 @@ from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, Objective
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
-from jaxmarl_ppo.runs.manifest import read_standing
+from jaxmarl_ppo.runs.manifest import read_position
 
 PER_ITERATION = NUM_ENVS * NUM_STEPS
 PAYS, SHINES = "env.params.pays", "env.params.shines"
@@ -127,7 +127,7 @@ def test_a_run_that_was_stopped_goes_on_in_its_stage(whole, tmp_path, stopped_af
     folder = tmp_path / "run"
     until = (ENDS_AT[stopped_after],)
     train(folder, STAGES, checkpoints=SAVES, until=until)
-    assert read_standing(checkpoints_of(folder)[-1]).changes["stage"] == int(
+    assert read_position(checkpoints_of(folder)[-1]).changes["stage"] == int(
         np.searchsorted([2, 5], stopped_after, side="right")
     )
     resumed = Trainer.resume(folder, env=Lamps(), progress=False, check_env=False, until=())

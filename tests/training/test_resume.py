@@ -34,7 +34,7 @@ from jaxmarl_ppo.runs.callbacks import Callback
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
-from jaxmarl_ppo.runs.manifest import read_standing
+from jaxmarl_ppo.runs.manifest import read_position
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training.trainer import Trainer
 
@@ -176,7 +176,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path):
     (torn / "checkpoints" / "000000005" / "manifest.json").write_text("{")
     with pytest.warns(RuntimeWarning, match=r"policies.msgpack differs from its checksum; .*going"):
         trainer = resume(torn)
-    assert trainer._resumption.standing.iteration == 4
+    assert trainer._resumption.position.iteration == 4
     assert_same_end(trainer.train(), whole)
     assert {path.name for path in (torn / "checkpoints").glob("*.damaged")} == {
         "000000006.damaged",
@@ -285,4 +285,4 @@ def test_every_kind_of_run_goes_on_to_the_bit(tmp_path, name):
     expected = Trainer(*made, config, tmp_path / "whole", progress=False).train()
     torn = cut_back(expected.run_dir, tmp_path / "torn", 4)
     assert_same_end(Trainer.resume(torn, progress=False).train(), expected)
-    assert read_standing(checkpoints_of(torn)[0]).iteration == 8
+    assert read_position(checkpoints_of(torn)[0]).iteration == 8

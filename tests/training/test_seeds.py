@@ -151,7 +151,7 @@ def test_a_group_goes_back_before_a_damaged_member(group, tmp_path):
     damaged.write_bytes(b"nothing")
     with pytest.warns(RuntimeWarning, match="differs from its checksum: going back"):
         again = resume(torn)
-    assert again._resumption.standing.iteration == 5  # type: ignore[union-attr]
+    assert again._resumption.position.iteration == 5  # type: ignore[union-attr]
 
 
 @pytest.mark.rare

@@ -83,7 +83,7 @@ def read_all(run_dir):
 def go_on(run_dir):
     found = resume.find(run_dir, {}, None, None, None).resumption
     assert read_arrays(found.checkpoint)
-    read_lines(run_dir / METRICS_FILE, found.standing.num_entries)
+    read_lines(run_dir / METRICS_FILE, found.position.num_entries)
 
 
 def check(whole, tmp_path, seeds):

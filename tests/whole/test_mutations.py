@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
-from checkpoint_data import snapshot, standing
+from checkpoint_data import position, snapshot
 from flax import serialization
 
 import jaxmarl_envs
@@ -41,7 +41,7 @@ from jaxmarl_ppo.runs.group_checkpoints import (
 )
 from jaxmarl_ppo.runs.lineage import Event, to_json
 from jaxmarl_ppo.runs.loggers import _keep_run_id, _read_run_id
-from jaxmarl_ppo.runs.manifest import _digest_of_manifest, read_own_standing, read_standing
+from jaxmarl_ppo.runs.manifest import _digest_of_manifest, read_own_position, read_position
 from jaxmarl_ppo.runs.run_folder import read_run, run_record
 from jaxmarl_ppo.training.seed_group import seeds_of
 from jaxmarl_ppo.training.setup import _events
@@ -164,7 +164,7 @@ def write_runs(folder):
     members = {"seed-0": snapshot(3), "seed-1": "diverged"}
     pbt = {"lineage": to_json(events), **learnt}
     group_checkpoint = write_group_checkpoint(
-        group, GroupSnapshot(record, standing(3), members, pbt)
+        group, GroupSnapshot(record, position(3), members, pbt)
     )
     return run, group, write_checkpoint(run, snapshot(3, "id")), group_checkpoint
 
@@ -231,12 +231,12 @@ def kinds(tmp_path_factory):
         _keep_run_id(run, "mlflow", "another")
 
     def read_group(path):
-        read_standing(path.parent)
+        read_position(path.parent)
         read_stopped(path.parent)
         _events(PBT, seeds_of(PBT), read_pbt(path.parent))
 
     def read_checkpoint(path):
-        read_own_standing(path.parent)
+        read_own_position(path.parent)
 
     manifest, group_manifest = (x / files.MANIFEST_FILE for x in (checkpoint, group_checkpoint))
     exported = folder / "policy.jaxexport"

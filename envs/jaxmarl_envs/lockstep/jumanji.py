@@ -47,9 +47,9 @@ class JumanjiOriginal(Original):
         over = bool(timestep.last())
         self._earned += np.broadcast_to(timestep.reward, len(self.agents))
         discounts = np.broadcast_to(timestep.discount, len(self.agents))
-        goes_on = dict(zip(self.agents, discounts > 0, strict=True))
-        kinds = {a: "truncated" if on else "terminated" for a, on in goes_on.items()}
-        acts = [agent for agent, on in goes_on.items() if on and not over]
+        continues = dict(zip(self.agents, discounts > 0, strict=True))
+        kinds = {a: "truncated" if on else "terminated" for a, on in continues.items()}
+        acts = [agent for agent, on in continues.items() if on and not over]
         seen, mask = timestep.observation, getattr(timestep.observation, "action_mask", None)
         rows = [] if mask is None else np.asarray(mask, bool).reshape(len(self.agents), -1)
         return Reported(

@@ -156,10 +156,10 @@ def test_what_is_no_number_in_infos_is_no_metric():
     }  # fmt: skip
 
     class Talkative(CartPole):
-        told = infos
+        knows_time = infos
 
         def step_env(self, *arguments):
-            return *super().step_env(*arguments)[:4], self.told
+            return *super().step_env(*arguments)[:4], self.knows_time
 
     game = Talkative()
     env = from_gymnax(game)
@@ -168,7 +168,7 @@ def test_what_is_no_number_in_infos_is_no_metric():
     info = env.step_env(key, state, jnp.zeros(1, jnp.int32), env.default_params)[5]
     metrics = {name: value.tolist() for name, value in info["metrics"].items()}
     assert metrics == {"hit": [1.0], "count": [2.0], "speed": [0.5]}
-    game.told = None
+    game.knows_time = None
     assert env.step_env(key, state, jnp.zeros(1, jnp.int32), env.default_params)[5] == {}
 
 

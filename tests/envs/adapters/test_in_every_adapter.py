@@ -13,8 +13,8 @@ from plan_envs import KINDS, InTurn, Multi, Parallel, Plan, Single, bring_in
 
 from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
+from jaxmarl_envs.adapters.incoming.host_episodes import SeparateEpisodes
 from jaxmarl_envs.adapters.incoming.host_pool import ForgottenEpisodeWarning
-from jaxmarl_envs.adapters.incoming.host_standings import SeparateStandings
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
@@ -103,8 +103,8 @@ def test_what_a_state_remembers_holds_every_option():
     obs, *_ = env.step_env(jax.random.key(0), state, np.array([5, 1]), ())
     assert obs.features[0].tolist() == [299.0]
     # As they are when they are played the first time.
-    standings = SeparateStandings(lambda time, capacity: None)
-    asked = standings.find(np.array([7]), np.array([1]), np.asarray(state.past)[None])
+    episodes = SeparateEpisodes(lambda time, capacity: None)
+    asked = episodes.find(np.array([7]), np.array([1]), np.asarray(state.past)[None])
     ((_, past),) = asked.replays.values()
     assert past.dtype == np.int32
     assert past.tolist() == [[299, 1]]

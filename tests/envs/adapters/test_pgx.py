@@ -182,9 +182,9 @@ def test_both_players_begin_and_then_take_turns(played):
     begins = np.asarray(first["theirs"].current_player)
     assert 0.25 < begins.mean() < 0.75
     mover = np.argmax(steps["obs"].agent_mask, axis=-1)  # [T, B]
-    goes_on = steps["obs"].alive.all(-1)
+    continues = steps["obs"].alive.all(-1)
     turn = (begins + 1 + np.arange(len(mover))[:, None]) % 2
-    np.testing.assert_array_equal(mover[goes_on], turn[goes_on])
+    np.testing.assert_array_equal(mover[continues], turn[continues])
 
 
 def test_poker_players_see_their_own_card_alone(played):
@@ -500,8 +500,8 @@ def script():
 def test_look_ahead_wins_then_blocks_then_draws_lots(made, played, script):
     env, params, *_ = made("connect_four")
     _, steps = played("connect_four")
-    goes_on = steps["obs"].alive.all(-1)
-    obs, state = jax.tree.map(lambda x: x[goes_on], (steps["obs"], steps["theirs"]))
+    continues = steps["obs"].alive.all(-1)
+    obs, state = jax.tree.map(lambda x: x[continues], (steps["obs"], steps["theirs"]))
     mover, legal = np.asarray(state.current_player), np.asarray(state.legal_action_mask)
 
     def wins(state, player):

@@ -156,9 +156,11 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         limits = _limits(self._default_params)
         check_limits(self.name, horizon, at_time_limit, bool(limits))
         self.given_horizon, self.at_time_limit = horizon, at_time_limit
-        told = hasattr(self.game, "is_truncated") or (limits and hasattr(self.game, "is_terminal"))
-        self._is_told = bool(told)
-        self._counts = horizon is not None or (at_time_limit == "truncates" and not told)
+        knows_time = hasattr(self.game, "is_truncated") or (
+            limits and hasattr(self.game, "is_terminal")
+        )
+        self._knows_time = bool(knows_time)
+        self._counts = horizon is not None or (at_time_limit == "truncates" and not knows_time)
 
     def _lift(
         self,
@@ -241,11 +243,11 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         terminated, truncated = read_ends(
             terminated,
             truncated,
-            goes_on=after.alive,
+            continues=after.alive,
             time=time,
             horizon=self.horizon(params),
             at_time_limit=self.at_time_limit,
-            told=self._is_told,
+            knows_time=self._knows_time,
         )
         alive = after.alive & ~terminated & ~truncated
         state = LiftedState(after.games, after.features, alive, time)

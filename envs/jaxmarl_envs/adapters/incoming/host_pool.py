@@ -20,16 +20,16 @@ import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host_batch import Batch, Batches
+from jaxmarl_envs.adapters.incoming.host_episodes import (
+    BatchEpisodes,
+    Episodes,
+    ForgottenEpisodeWarning,
+    SeparateEpisodes,
+    place_of,
+)
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, GivenUp, Vigil
 from jaxmarl_envs.adapters.incoming.host_process import PATIENCE_S, WorkerEnded, WorkerProcess
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep, Rows, RowSpec, shared_file
-from jaxmarl_envs.adapters.incoming.host_standings import (
-    BatchStandings,
-    ForgottenEpisodeWarning,
-    SeparateStandings,
-    Standings,
-    place_of,
-)
 from jaxmarl_envs.adapters.incoming.host_steps import Begun, Steps, share_of
 from jaxmarl_envs.adapters.incoming.host_thread import HostThread
 from jaxmarl_envs.adapters.incoming.host_worker import (
@@ -90,9 +90,9 @@ class HostPool:
         if num_workers:
             import_extra("cloudpickle", "gymnasium")  # here, before anything is compiled
         self._lock = threading.Lock()
-        kind = BatchStandings if in_batches else SeparateStandings
+        kind = BatchEpisodes if in_batches else SeparateEpisodes
         # Nothing here may refer to the pool, so that processes end at once with the last reference.
-        self._standings: Standings = kind(functools.partial(_warn_of_forgotten, name))
+        self._episodes: Episodes = kind(functools.partial(_warn_of_forgotten, name))
         self._rows = Rows(spec, shared_file())
         self._here: Games | Batches | None = None
         self._mark_here = array("q", [NOT_BEGUN])
@@ -133,9 +133,9 @@ class HostPool:
         """
         with self._lock, self._forgetting():
             self._settle()
-            request = self._request(*self._standings.begin(seeds))
+            request = self._request(*self._episodes.begin(seeds))
             _, _, frame = self._finish(self._begin(request))
-            self._standings.note_actors(frame.agent_mask.copy())
+            self._episodes.note_actors(frame.agent_mask.copy())
             return frame
 
     def step(
@@ -183,7 +183,7 @@ class HostPool:
             self._finish_steps(begun, begun.steps)
 
     def _begin_steps(self, steps: Steps) -> Begun:
-        asked = self._standings.find(steps.seeds, steps.times, steps.past, steps.first)
+        asked = self._episodes.find(steps.seeds, steps.times, steps.past, steps.first)
         fresh = None if steps.reset_seeds is None else steps.reset_seeds.tolist()
         return self._begin(self._request(*asked, steps.actions, fresh), steps)
 
@@ -201,8 +201,8 @@ class HostPool:
     def _finish_steps(self, begun: Begun, steps: Steps) -> tuple[Frame, GameStep, Frame]:
         final, outcome, frame = self._finish(begun)
         over = ~np.any(final.alive, axis=-1)
-        self._standings.advance(steps.actions, over, steps.reset_seeds, steps.first)
-        self._standings.note_actors(frame.agent_mask.copy(), steps.first)
+        self._episodes.advance(steps.actions, over, steps.reset_seeds, steps.first)
+        self._episodes.note_actors(frame.agent_mask.copy(), steps.first)
         return final, outcome, frame
 
     @contextlib.contextmanager
@@ -318,7 +318,7 @@ class HostPool:
             return "being made,"
         if time == 0:
             return "reset"
-        seed, time_now, acts_now = self._standings.latest(place)
+        seed, time_now, acts_now = self._episodes.latest(place)
         step = f"step {time} of the episode of seed {seed}"
         if request.actions is None or time != time_now + 1:
             return f"{step}, which is played again,"
@@ -330,7 +330,7 @@ class HostPool:
 
     def _forget(self, patience_s: float = PATIENCE_S) -> None:
         _stop(self._workers, patience_s)
-        self._standings.forget()
+        self._episodes.forget()
         self._here = self._ahead = None
 
 

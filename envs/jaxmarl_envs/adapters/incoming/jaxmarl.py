@@ -210,11 +210,11 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         terminated, truncated = read_ends(
             terminated=ended & ~time_is_up,
             truncated=ended & time_is_up,
-            goes_on=~ended & ~state.over,
+            continues=~ended & ~state.over,
             time=time,
             horizon=self._horizon,
             at_time_limit=self.at_time_limit,
-            told=self.rules.tells_time,
+            knows_time=self.rules.knows_time,
         )
         earned = jnp.stack([jnp.float32(r) for r in self.rules.rewards(earned)])
         reward = earned

@@ -26,7 +26,7 @@ class GameRules:
     max_actors: int | None = None  # None: as many as there are agents
     idle_action: int = 0  # what is played for an agent that does not act
     has_shaped_reward: bool = False
-    tells_time: bool = True  # whether `time_is_up` is more than a guess
+    knows_time: bool = True  # whether `time_is_up` is more than a guess
 
     def __init__(self, game: Any) -> None:
         self.game = game
@@ -314,7 +314,7 @@ class MABrax(GameRules):
 class OtherRules(GameRules):
     """A class that JaxMARL does not have."""
 
-    tells_time = False
+    knows_time = False
 
     def legal_actions(self, state: Any) -> list[jax.Array] | None:
         """Ask `get_avail_actions`, which JaxMARL's base class has but does not implement."""

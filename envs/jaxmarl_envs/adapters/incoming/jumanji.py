@@ -175,9 +175,9 @@ class Jumanji(MultiAgentEnv[JumanjiState, tuple[()]]):
         """Step Jumanji's game; the key has no effect."""
         chosen = self._chosen(state, action)
         game, timestep = self.game.step(state.game, chosen)
-        goes_on = self._for_all(timestep.discount) > 0
+        continues = self._for_all(timestep.discount) > 0
         ends = timestep.last() & ~state.over
-        truncated = ends & self._is_cut_off(state, chosen, goes_on)
+        truncated = ends & self._is_cut_off(state, chosen, continues)
         # A game that is over continues in Jumanji.
         reward = jnp.where(state.over, 0.0, self._for_all(timestep.reward)).astype(jnp.float32)
         metrics = {
@@ -186,21 +186,23 @@ class Jumanji(MultiAgentEnv[JumanjiState, tuple[()]]):
             if jnp.ndim(value) == 0
         }
         over = state.over | ends
-        state = JumanjiState(strongly_typed(game), goes_on & ~over, over)
+        state = JumanjiState(strongly_typed(game), continues & ~over, over)
         obs = self._observe(timestep.observation, state)
         return obs, state, reward, ends & ~truncated, truncated, {"metrics": metrics}
 
-    def _is_cut_off(self, state: JumanjiState, chosen: jax.Array, goes_on: jax.Array) -> jax.Array:
+    def _is_cut_off(
+        self, state: JumanjiState, chosen: jax.Array, continues: jax.Array
+    ) -> jax.Array:
         """Return for whom an end at this step is a truncation, `[A]` bool.
 
-        `goes_on` is `[A]` bool: whose discount is not 0.
+        `continues` is `[A]` bool: whose discount is not 0.
         """
         if self.at_time_limit == "terminates":
-            return jnp.zeros_like(goes_on)
+            return jnp.zeros_like(continues)
         if self._untimed is None:
-            return goes_on
+            return continues
         by_itself = self._untimed.step(state.game, chosen)[1].last()
-        return jnp.where(goes_on.any(), goes_on, ~by_itself)
+        return jnp.where(continues.any(), continues, ~by_itself)
 
     def _chosen(self, state: JumanjiState, action: Any) -> jax.Array:
         """Write the actions of all agents as Jumanji's; 0 for those that do not act."""

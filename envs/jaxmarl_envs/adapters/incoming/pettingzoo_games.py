@@ -106,9 +106,9 @@ class ParallelGame(PettingZooGame):
             ("terminated", terminations, outcome.terminated),
             ("truncated", truncations, outcome.truncated),
         )
-        for name, told, edges in both:
-            raised = flags(name, told)
-            slots = self._slots_of(told)
+        for name, ends, edges in both:
+            raised = flags(name, ends)
+            slots = self._slots_of(ends)
             if any_true(raised):
                 flagged = np.zeros(len(self.names), bool)
                 flagged[slots.where] = raised

@@ -187,7 +187,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
             time=state._step_count,
             horizon=self._horizon,
             at_time_limit=self.at_time_limit,
-            told=False,
+            knows_time=False,
         )
         state = state.replace(truncated=state.truncated | (~ended & (terminated | truncated)))
         reward = state.rewards.astype(jnp.float32)  # [A]

@@ -31,7 +31,7 @@ class LostRewardWarning(UserWarning):
     """An agent is paid at a step at which it does not live, and the reward is dropped."""
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """Holds what has been reported, and is not again."""
 
     strays: set[Any]  # agents that observe numbers outside their spaces
@@ -77,7 +77,7 @@ class SlotGame:
         repeats: whether the same seed and the same actions lead to the same episode.
         renews: whether they do so only in a game that has not been reset before.
         metrics: names of the metrics that are reported; None while the game is tried out.
-        told: what has been reported.
+        reported: what has been reported.
         lengths: steps of the episodes that came to their end while the game is tried out.
     """
 
@@ -102,7 +102,7 @@ class SlotGame:
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
         self._seed = self._time = 0
-        self.told = Told(set(), set(), set())
+        self.reported = Reported(set(), set(), set())
         self._low, self._high = self._bounds()
         self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
         # Numbers between these are within all bounds, which is seen sooner.
@@ -220,8 +220,8 @@ class SlotGame:
 
     def _warn_of_loss(self, agent: Any, reward: float) -> None:
         """Warn of a reward that nobody can be credited with, once per agent, of a few agents."""
-        if agent not in self.told.losers and len(self.told.losers) < _MOST_LOSERS:
-            self.told.losers.add(agent)
+        if agent not in self.reported.losers and len(self.reported.losers) < _MOST_LOSERS:
+            self.reported.losers.add(agent)
             warnings.warn(
                 f"agent {agent!r} is paid {reward} at step {self._time} of the episode of seed "
                 f"{self._seed}, at which it does not live: its life has ended or not begun. The "
@@ -238,8 +238,8 @@ class SlotGame:
         for name, value in _numbers(info):
             if name in self._columns:
                 outcome.metrics[slot, self._columns[name]] = value
-            elif name not in self.told.metrics:
-                self.told.metrics.add(name)
+            elif name not in self.reported.metrics:
+                self.reported.metrics.add(name)
                 if name in MEASURES:
                     self._warn_of_taken(name, self.names[slot])
                 elif self.metrics is not None:
@@ -296,8 +296,8 @@ class SlotGame:
             return
         for slot in np.flatnonzero(self._acting & outside.any(axis=tuple(range(1, outside.ndim)))):
             agent = self.names[slot]
-            if agent not in self.told.strays:
-                self.told.strays.add(agent)
+            if agent not in self.reported.strays:
+                self.reported.strays.add(agent)
                 warnings.warn(
                     f"agent {agent!r} observes {self._features[slot][outside[slot]][0]:g} at step "
                     f"{self._time} of the episode of seed {self._seed}, outside its observation "
@@ -308,7 +308,7 @@ class SlotGame:
                 )
 
     def _frame(self) -> Frame:
-        if self._is_bounded and len(self.told.strays) < len(self.names):
+        if self._is_bounded and len(self.reported.strays) < len(self.names):
             self._warn_of_strays()
         return Frame(self._features, self._legal, self._alive, self._acting)
 
@@ -389,12 +389,12 @@ def numbers(rewards: Mapping[Any, Any]) -> Any:
     return [number(agent, value) for agent, value in rewards.items()]
 
 
-def flags(name: str, told: Mapping[Any, Any]) -> np.ndarray:
+def flags(name: str, reported: Mapping[Any, Any]) -> np.ndarray:
     """Read a flag of several agents as `flag` does, `[agents]` bool."""
-    values = told.values()
+    values = reported.values()
     if set(map(type, values)) <= _PLAIN_FLAGS:
         return np.fromiter(values, bool, len(values))
-    return np.array([flag(agent, name, value) for agent, value in told.items()], bool)
+    return np.array([flag(agent, name, value) for agent, value in reported.items()], bool)
 
 
 def flag(agent: Any, name: str, value: Any) -> bool:

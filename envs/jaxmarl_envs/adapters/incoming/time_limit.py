@@ -58,32 +58,32 @@ def earliest(*limits: int | None) -> int | None:
 def read_ends(
     terminated: jax.Array,
     truncated: jax.Array,
-    goes_on: jax.Array,
+    continues: jax.Array,
     *,
     time: jax.Array | None,
     horizon: int | jax.Array | None,
     at_time_limit: str | None,
-    told: bool,
+    knows_time: bool,
 ) -> tuple[jax.Array, jax.Array]:
     """Truncate what goes on at the horizon, and read ends at the time limit as the user wants.
 
     Args:
         terminated: which games the library ends by their own rules at this step, bool of any shape.
         truncated: which games it ends by a time limit, like all of the same shape.
-        goes_on: which games it does not end.
+        continues: which games it does not end.
         time: the number of this step, `[]` int; None where steps are not counted.
         horizon: the step that is the last, if any.
         at_time_limit: what an end at the time limit is; None for what it is by itself.
-        told: whether `truncated` already has every end by time, so that an end by the game's own
-            rules at the very horizon remains one.
+        knows_time: whether `truncated` already has every end by time, so that an end by the game's
+            own rules at the very horizon remains one.
 
     Returns:
         `terminated` and `truncated`.
     """
     late = jnp.bool_(False) if time is None or horizon is None else time >= horizon
-    truncated = truncated | (goes_on & late)
+    truncated = truncated | (continues & late)
     if at_time_limit == "terminates":
         return terminated | truncated, jnp.zeros_like(truncated)
-    if at_time_limit == "truncates" and not told:
+    if at_time_limit == "truncates" and not knows_time:
         return terminated & ~late, truncated | (terminated & late)
     return terminated, truncated

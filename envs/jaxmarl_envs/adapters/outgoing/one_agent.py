@@ -55,7 +55,7 @@ class OneAgentGame:
         """
         first = view.time_step
 
-        def goes_on(view: View) -> jax.Array:
+        def continues(view: View) -> jax.Array:
             num_steps = view.time_step - first
             waiting = ~view.shows(ACTS, TERMINATED, TRUNCATED)
             return (num_steps == 0) | (waiting & (num_steps < MOST_STEPS_WITHOUT_THE_AGENT))
@@ -66,7 +66,7 @@ class OneAgentGame:
             view = self._step(view, chosen, params)
             return replace(view, outcome=view.outcome.at[REWARD].add(earned))
 
-        return jax.lax.while_loop(goes_on, once_more, view)
+        return jax.lax.while_loop(continues, once_more, view)
 
     def _reset(self, series: jax.Array, episode: jax.Array, params: Any) -> View:
         key = jax.random.fold_in(jax.random.fold_in(series, episode), 0)

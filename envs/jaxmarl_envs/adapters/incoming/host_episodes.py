@@ -1,8 +1,8 @@
-"""Which games stand where in their episodes, as their master knows it.
+"""Positions of games in their episodes, as the process of the trainer tracks them.
 
-Games of a process are counted by numbers. A request may ask for any episodes: those that stand as
-they are asked for go on, and others are reset with their seed and played again. It is for places in
-a batch, one after the other from `first` on; see `HostPool` for the arrays.
+Games of a process are counted by numbers. A request may ask for any episodes: games that are
+already at the position asked for continue, and others are reset with their seed and played again.
+It is for places in a batch, one after the other from `first` on; see `HostPool` for the arrays.
 """
 
 import itertools
@@ -40,7 +40,7 @@ class Call(NamedTuple):
     acting: np.ndarray | None  # [A] bool, the agents that must act
 
 
-class SeparateStandings:
+class SeparateEpisodes:
     """Games that are stepped each by itself, two at a place in a batch, of which one is the latest.
 
     Args:
@@ -183,7 +183,7 @@ class _Batch:
         return found & _is_same(self.past[:, :longest], past[:, :longest], times)
 
 
-class BatchStandings:
+class BatchEpisodes:
     """Games that are stepped together, all of a request in one batch of their number.
 
     A batch goes on where all its games stand as they are asked for, or have just begun, since a
@@ -191,7 +191,7 @@ class BatchStandings:
     again.
 
     Args:
-        warn: as in `SeparateStandings`.
+        warn: as in `SeparateEpisodes`.
     """
 
     def __init__(self, warn: Callable[[int, int], None]) -> None:
@@ -274,7 +274,7 @@ class BatchStandings:
         return self._latest
 
 
-Standings = SeparateStandings | BatchStandings
+Episodes = SeparateEpisodes | BatchEpisodes
 
 
 def _longest(times: np.ndarray, past: np.ndarray) -> int:
