@@ -2,7 +2,7 @@
 
 The game has some 10^10 histories: a player's rejected tries fall between those of the other in many
 orders. What one player can have tried depends on the other's stones alone, though, so the tries of
-both combine freely, given the order in which stones were placed. There are 207,648 such orders in
+both combine freely, given the order in which stones were placed. There are 209,088 such orders in
 which somebody wins, and at most 266 ways for a player to have found stones of the other on the way.
 
 Letters: `I` information states of both players, `N` cells, `B` boards, `W` ways.
