@@ -76,7 +76,7 @@ def format_ahead(result: dict[str, Any]) -> Table:
             f"{trips['env_step']} a step, {trips['iteration']:,.0f} an iteration",
         ),
         (
-            "loops of a length known as they run",
+            "loops whose length is known only at run time",
             ", ".join(_place(loop["scope"]) for loop in result["loops"]) or "none",
         ),
         (
@@ -93,11 +93,11 @@ def format_ahead(result: dict[str, Any]) -> Table:
             )
             or "nothing",
         ),
-        ("at least", f"{parts}, one after the other"),
+        ("at least", f"{parts}: each a bound by itself"),
         (
             "at most",
             f"{1e3 * result['env_steps'] / max(floor.values()):,.0f} environment steps/s, by the "
-            "longest of them",
+            "greatest of them",
         ),
         ("compiled in", f"{result['compile_s']:.0f} s, after {result['trace_s']:.1f} s of tracing"),
     ]
