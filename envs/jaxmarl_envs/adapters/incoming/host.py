@@ -120,10 +120,11 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         )
         # Where workers leave a core to the policies. Batch simulators step all their games at once.
         self.steps_ahead = not in_batches and 0 < num_workers < usable_cores()
+        processes = "process" if num_workers == 1 else "processes"
         warnings.warn(
             f"environment {name!r} is stepped in Python, not compiled: expect thousands of steps a "
             "second, or tens of thousands of a cheap game, a small fraction of what a JAX "
-            f"environment allows. It uses {num_workers} worker processes and one device",
+            f"environment allows. It uses {num_workers} worker {processes} and one device",
             SlowEnvironmentWarning,
             stacklevel=2,
         )
