@@ -63,6 +63,8 @@ def _counts(space: Any) -> list[int]:
         return space.nvec.ravel().tolist()
     if isinstance(space, spaces.MultiBinary):
         return [2] * int(np.prod(space.shape))
+    if isinstance(space, spaces.Box) and space.dtype.kind != "f":
+        return (space.high - space.low + 1).ravel().tolist()
     if isinstance(space, spaces.Dict):
         return [n for part in space.spaces.values() for n in _counts(part)]
     return [n for part in space for n in _counts(part)] if isinstance(space, spaces.Tuple) else []
@@ -75,7 +77,9 @@ def _build(space: Any, choices: Iterator[int], numbers: Iterator[Any]) -> Any:
         return {key: _build(part, choices, numbers) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         return tuple(_build(part, choices, numbers) for part in space)
-    source = numbers if isinstance(space, spaces.Box) else choices
+    is_box = isinstance(space, spaces.Box)
+    is_continuous = is_box and space.dtype.kind == "f"
+    source = numbers if is_continuous else choices
     values = [next(source) for _ in range(int(np.prod(space.shape)))]
-    start = getattr(space, "start", 0)
+    start = 0 if is_continuous else space.low if is_box else getattr(space, "start", 0)
     return np.asarray(np.reshape(values, space.shape) + start, space.dtype)

@@ -21,6 +21,7 @@ SPACES = {
     "both": spaces.Tuple([spaces.Discrete(2), spaces.Box(-1.0, 1.0, (1, 2))]),
     "many": spaces.MultiDiscrete([2, 3, 2]),
     "bits": spaces.MultiBinary(2),
+    "levels": spaces.Box(np.array([0, -3]), np.array([2, 1]), dtype=np.int16),
     "nest": spaces.Dict(
         {"a": spaces.Tuple([spaces.MultiDiscrete([3]), spaces.Discrete(2)]),
          "b": spaces.Box(0.0, 5.0, (1,), np.float64)}
@@ -160,6 +161,9 @@ def own_form(space, choices, numbers):
         return np.array([choices.pop(0) for _ in range(space.nvec.size)], space.dtype)
     if isinstance(space, spaces.MultiBinary):
         return np.array([choices.pop(0) for _ in range(space.n)], np.int8)
+    if isinstance(space, spaces.Box) and space.dtype.kind == "i":
+        values = [low + choices.pop(0) for low in space.low.ravel().tolist()]
+        return np.array(values, space.dtype).reshape(space.shape)
     if isinstance(space, spaces.Box):
         size = int(np.prod(space.shape))
         values = [numbers.pop(0) for _ in range(size)]

@@ -15,6 +15,9 @@ FINITE = {
     "from_elsewhere": (spaces.MultiDiscrete([2, 3], start=[5, -1]), (2, 3)),
     "table": (spaces.MultiDiscrete([[2, 3], [1, 2]]), (2, 3, 1, 2)),
     "binary": (spaces.MultiBinary(3), (2, 2, 2)),
+    "integers": (spaces.Box(np.array([[-1, 5]]), np.array([[1, 5]]), dtype=np.int64), (3, 1)),
+    "bytes": (spaces.Box(253, 255, (2,), np.uint8), (3, 3)),
+    "number": (spaces.Box(-2, 2, (), np.int8), (5,)),
     "tuple": (spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3, start=1)]), (2, 3)),
     "nested": (
         spaces.Dict(
@@ -104,7 +107,8 @@ def test_a_box_of_one_number_without_an_axis_is_a_number():
     ("space", "joint", "message"),
     [
         (spaces.MultiDiscrete([200, 200]), True, "40,000 combinations are more than the 10,000"),
-        (spaces.Box(0, 9, (2,), int), False, "must hold floats"),
+        (spaces.Box(0, 10_000, (2,), int), False, "has 10,001 values, more than the 10,000"),
+        (spaces.Box(-np.inf, np.inf, (2,), np.int64), False, "of integers has 18,446,744"),
         (spaces.Box(0, np.inf, (2,)), False, "must have finite bounds"),
         (spaces.Box(-3e38, 3e38, (2,)), False, "and a width that a float32 can hold"),
         (spaces.Box(0, 1, (0,)), False, "at least one element"),
@@ -127,6 +131,10 @@ def test_what_cannot_be_played_is_refused(space, joint, message):
 TWO_AND_THREE = [[True, False], [False, True, True]]
 PAIRS = [x and y for x in TWO_AND_THREE[0] for y in TWO_AND_THREE[1]]
 FORMS = {
+    "box of integers": (
+        spaces.Box(np.array([4, -1]), np.array([5, 1]), dtype=np.int32),
+        TWO_AND_THREE,
+    ),
     "list of lists": (spaces.MultiDiscrete([2, 3]), TWO_AND_THREE),
     "tuple of arrays": (spaces.MultiDiscrete([2, 3]), tuple(map(np.array, TWO_AND_THREE))),
     "in one row": (spaces.MultiDiscrete([2, 3]), np.array([1, 0, 0, 1, 1], np.int8)),

@@ -11,8 +11,8 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.spaces import MAX_CHOICES, Box, Discrete, MultiDiscrete, Space, Tuple
 
 REFUSED = (
-    "an action space is a Discrete, MultiDiscrete, MultiBinary, a Box of floats with finite "
-    "bounds, or a Tuple or Dict of these"
+    "an action space is a Discrete, MultiDiscrete, MultiBinary, a Box with finite bounds, or a "
+    "Tuple or Dict of these"
 )
 
 
@@ -106,18 +106,34 @@ def _choices(counts: tuple[int, ...], build: Callable[[np.ndarray, np.ndarray], 
 
 
 def _read_array(space: Any) -> Actions:
+    nvec = np.ravel(getattr(space, "nvec", np.full(space.shape, 2)))
+    start = np.ravel(getattr(space, "start", np.zeros(space.shape, int)))
+    return _integers(space, nvec, start)
+
+
+def _integers(space: Any, counts: Sequence[int], start: np.ndarray) -> Actions:
+    """Make a choice of each element of an array of integers from `start` on."""
     shape, dtype = space.shape, space.dtype
-    nvec = np.ravel(getattr(space, "nvec", np.full(shape, 2)))
-    start = np.ravel(getattr(space, "start", np.zeros(shape, int)))
-    counts = tuple(int(n) for n in nvec)
-    return _choices(counts, lambda choices, _: (choices + start).astype(dtype).reshape(shape))
+    return _choices(
+        tuple(int(count) for count in counts),
+        lambda choices, _: (choices + start).astype(dtype).reshape(shape),
+    )
 
 
 def _read_box(space: Any) -> Actions:
-    if not np.issubdtype(space.dtype, np.floating):
-        raise ValueError("a Box of actions must hold floats")
     if not math.prod(space.shape):
         raise ValueError("a Box of actions must have at least one element")
+    if not np.issubdtype(space.dtype, np.floating):
+        start = np.ravel(space.low)
+        # As Python's integers, since the number of values need not fit into those of NumPy.
+        ends = zip(start.tolist(), np.ravel(space.high).tolist(), strict=True)
+        counts = [int(high) - int(low) + 1 for low, high in ends]
+        if max(counts) > MAX_CHOICES:
+            raise ValueError(
+                f"an element of a Box of integers has {max(counts):,} values, more than the "
+                f"{MAX_CHOICES:,} that can be options of a choice"
+            )
+        return _integers(space, counts, start)
     with np.errstate(over="ignore"):
         low, high = (np.ravel(x).astype(np.float32) for x in (space.low, space.high))
         if not np.isfinite(high - low).all():
