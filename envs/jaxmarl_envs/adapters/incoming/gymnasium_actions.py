@@ -138,7 +138,8 @@ def _read_box(space: Any) -> Actions:
         low, high = (np.ravel(x).astype(np.float32) for x in (space.low, space.high))
         if not np.isfinite(high - low).all():
             raise ValueError(
-                "a Box of actions must have finite bounds, and a width that a float32 can hold"
+                "a Box of actions must have finite bounds, and a width that a float32 can hold: "
+                "declare the range in which actions make sense"
             )
 
     def build(_: np.ndarray, numbers: np.ndarray) -> np.ndarray:
