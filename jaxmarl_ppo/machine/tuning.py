@@ -43,6 +43,8 @@ class Tuning:
             place, whose gradient would be a scatter.
         max_actions_in_turn: most actions of a categorical distribution that are gone through one by
             one, so that all that is computed of a decision is one kernel; more are an axis.
+        unrolls_integrals: whether the points of a numerical integral are written out one after the
+            other, instead of a loop (`networks/numbers.py`).
         packs: whether small arrays that are taken together are laid side by side
             (`ops/packing.py`), and without `rows_last` those that a step writes (`ops/steps.py`).
         fuses_networks: whether small networks can be computed in kernels of their own, where a run
@@ -75,6 +77,7 @@ class Tuning:
     fixed_trip_counts: bool
     picks_by_comparing: bool
     max_actions_in_turn: int
+    unrolls_integrals: bool
     packs: bool
     fuses_networks: bool
     values_ends_at_once: bool
@@ -102,6 +105,7 @@ CPU = Tuning(
     fixed_trip_counts=False,
     picks_by_comparing=False,
     max_actions_in_turn=0,
+    unrolls_integrals=False,
     packs=False,
     fuses_networks=False,
     values_ends_at_once=False,
@@ -131,6 +135,7 @@ GPU = Tuning(
     fixed_trip_counts=True,
     picks_by_comparing=True,
     max_actions_in_turn=16,
+    unrolls_integrals=True,
     packs=True,
     fuses_networks=True,
     values_ends_at_once=True,
@@ -152,6 +157,7 @@ TPU = replace(
     rows_last=True,
     packs_in_place=True,
     max_actions_in_turn=0,
+    unrolls_integrals=False,
     fuses_networks=False,
     max_pass_rows=32768,
     max_candidates=8,

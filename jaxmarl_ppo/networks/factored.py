@@ -3,13 +3,14 @@
 import functools
 import itertools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.actions import Action
 from jaxmarl_envs.threefry import split, unrolled
+from jaxmarl_ppo.networks.distributions import ActionDistribution, MaskedCategorical
 from jaxmarl_ppo.networks.numbers import NumbersDistribution
 
 # The logit of an illegal option, in relation to the greatest legal one.
@@ -109,48 +110,61 @@ class FactoredDistribution:
 
     def log_prob(self, outputs: jax.Array, mask: jax.Array, action: Action) -> jax.Array:
         """Compute the log-probability of the choices plus the log-density of the numbers."""
-        total = jnp.zeros(outputs.shape[:-1])
         chosen = self._of_choices(action.choices) if self.counts else []
-        for own, choice in zip(self._choices(outputs, mask), chosen, strict=True):
-            total += own.log_prob(choice)
-        return total + self._numbers_sum("log_prob", (outputs, mask), action.numbers)
+        runs = zip(self._choices(outputs, mask), chosen, strict=True)
+        return self._total(
+            [own.log_prob(choice) for own, choice in runs],
+            *("log_prob", (outputs, mask), action.numbers),
+        )
 
     def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute the entropy of all factors together, `[...]`."""
-        total = jnp.zeros(outputs.shape[:-1])
-        for own in self._choices(outputs, mask):
-            total += own.entropy()
-        return total + self._numbers_sum("entropy", (outputs, mask))
+        of_choices = [own.entropy() for own in self._choices(outputs, mask)]
+        return self._total(of_choices, "entropy", (outputs, mask))
 
     def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute KL(outputs' distribution || others') of all factors together, `[...]`."""
-        total = jnp.zeros(outputs.shape[:-1])
         both = (self._choices(x, mask) for x in (outputs, others))
-        for own, other in zip(*both, strict=True):
-            total += own.kl(other)
-        return total + self._numbers_sum("kl", (outputs, others, mask))
+        of_choices = [own.kl(other) for own, other in zip(*both, strict=True)]
+        return self._total(of_choices, "kl", (outputs, others, mask))
 
     def kl_from_uniform(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute KL(uniform || outputs' distribution) of all choices together, `[...]`."""
-        total = jnp.zeros(outputs.shape[:-1])
-        both = (self._choices(x, mask) for x in (jnp.zeros_like(outputs), outputs))
-        for uniform, own in zip(*both, strict=True):
-            total += uniform.kl(own)
-        return total
+        zeros = jax.tree.map(jnp.zeros_like, outputs)
+        both = (self._choices(x, mask) for x in (zeros, outputs))
+        of_choices = [uniform.kl(own) for uniform, own in zip(*both, strict=True)]
+        return self._total(of_choices, "kl_from_uniform", (outputs, mask))
 
-    def _choices(self, outputs: jax.Array, mask: jax.Array) -> list["_Choices"]:
+    def _choices(self, outputs: jax.Array, mask: jax.Array) -> list["OptionWeights"]:
         runs = zip(self._by_run(outputs), self._by_run(mask), strict=True)
-        return [_Choices.of(logits, legal) for logits, legal in runs]
+        return [OptionWeights.of(logits, legal) for logits, legal in runs]
 
-    def _numbers_sum(
-        self, method: str, arrays: tuple[jax.Array, ...], *action: jax.Array
-    ) -> jax.Array | float:
-        if self.numbers is None:
-            return 0.0
-        return getattr(self.numbers, method)(*map(self._of_numbers, arrays), *action)
+    def _total(
+        self,
+        of_choices: list[jax.Array],
+        method: str,
+        arrays: tuple[jax.Array, ...],
+        *action: jax.Array,
+    ) -> jax.Array:
+        """Add up what there is of each run of choices, and a method's result of the numbers."""
+        of_numbers = []
+        if self.numbers is not None:
+            of_numbers.append(
+                getattr(self.numbers, method)(*map(self._of_numbers, arrays), *action)
+            )
+        return functools.reduce(jnp.add, [*of_choices, *of_numbers])
 
 
-class _Choices(NamedTuple):
+def as_factored(distribution: ActionDistribution) -> FactoredDistribution:
+    """Write a distribution over one choice, or over numbers, as one with a single factor."""
+    if isinstance(distribution, FactoredDistribution):
+        return distribution
+    if isinstance(distribution, MaskedCategorical):
+        return FactoredDistribution((distribution.num_actions,), None)
+    return FactoredDistribution((), cast(NumbersDistribution, distribution))
+
+
+class OptionWeights(NamedTuple):
     """Probabilities of choices with equally many options, from a single exponential for each.
 
     The exponentials are most of the cost of an update with many choices.
@@ -161,9 +175,13 @@ class _Choices(NamedTuple):
     total: jax.Array  # [..., k]: of the weights
 
     @classmethod
-    def of(cls, logits: jax.Array, legal: jax.Array) -> "_Choices":
+    def of(
+        cls, logits: jax.Array, legal: jax.Array, in_turn: bool | None = None
+    ) -> "OptionWeights":
+        """Compute them; `in_turn` says whether options are compared one by one."""
         lowest = jnp.finfo(logits.dtype).min
-        greatest = _greatest(jnp.where(legal, logits, lowest))[..., None]
+        in_turn = logits.shape[-1] <= _MAX_IN_TURN if in_turn is None else in_turn
+        greatest = _greatest(jnp.where(legal, logits, lowest), in_turn)[..., None]
         # Low enough for a probability of 0, and finite, so that no gradient is NaN.
         logits = jnp.where(legal, logits - greatest, _LOW)
         weights = jnp.exp(logits)
@@ -192,18 +210,16 @@ class _Choices(NamedTuple):
         mean = (self.weights * self.logits).sum(-1) / self.total
         return (jnp.log(self.total) - mean).sum(-1)
 
-    def kl(self, other: "_Choices") -> jax.Array:
+    def kl(self, other: "OptionWeights") -> jax.Array:
         """Compute KL(these || others) of all choices together, `[...]`."""
         difference = (self.weights * (self.logits - other.logits)).sum(-1) / self.total
         return (difference + jnp.log(other.total) - jnp.log(self.total)).sum(-1)
 
 
-def _greatest(x: jax.Array) -> jax.Array:
+def _greatest(x: jax.Array, in_turn: bool) -> jax.Array:
     """Take the greatest option of `x [..., k, options]`, without a gradient."""
     x = jax.lax.stop_gradient(x)
-    if x.shape[-1] > _MAX_IN_TURN:
-        return x.max(-1)
-    return functools.reduce(jnp.maximum, _in_turn(x))
+    return functools.reduce(jnp.maximum, _in_turn(x)) if in_turn else x.max(-1)
 
 
 def _in_turn(x: jax.Array) -> list[jax.Array]:

@@ -8,6 +8,7 @@ The distributions are those of distrax, imported at first use: the import takes 
 the rest of this package.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.threefry import unrolled
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.networks.distributions import ActionDistribution
 
 if TYPE_CHECKING:
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
 # A bound is infinitely far away; tanh of this is .995, within a quarter of a percent of the width.
 FARTHEST = 3.0
-# Points, in standard deviations, and weights of an integral over a normal distribution. Sums over
-# equally spaced points converge faster than Gauss and Hermite's for functions with a bend: the
-# entropy is off by less than .001 for deviations up to 2.
-_POINTS = np.linspace(-4.0, 4.0, 17)
-_WEIGHTS = np.exp(-0.5 * _POINTS**2) / np.exp(-0.5 * _POINTS**2).sum()
+# Points, in standard deviations, of an integral over a normal distribution: so many, from minus the
+# farthest to the farthest. Sums over equally spaced points converge faster than Gauss and Hermite's
+# for functions with a bend: the entropy is off by less than .001 for deviations up to 2.
+_NUM_POINTS, _FARTHEST_POINT = 17, 4.0
+_POINTS = np.linspace(-_FARTHEST_POINT, _FARTHEST_POINT, _NUM_POINTS)
+_TOTAL_WEIGHT = float(np.exp(-0.5 * _POINTS**2).sum())
 # The shapes of a Beta distribution are at least 1, at which it is uniform.
 _LEAST_SHAPE = 1.0
 # Densities are evaluated no nearer to a bound than this, in shares of the width.
@@ -91,12 +94,12 @@ class _Independent:
 
     def kl_from_uniform(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Return 0, `[...]`: numbers have no choices."""
-        del mask
-        return jnp.zeros(outputs.shape[:-1])
+        del outputs
+        return jnp.zeros(mask.shape[:-1])
 
 
 class _Gaussian(_Independent):
-    """A diagonal Gaussian; outputs are means, then log standard deviations."""
+    """A diagonal Gaussian; outputs are means, then log standard deviations, or a pair of both."""
 
     @property
     def num_log_stds(self) -> int:
@@ -106,7 +109,9 @@ class _Gaussian(_Independent):
     def _distribution(self, outputs: jax.Array) -> "distrax.Normal":
         import distrax
 
-        mean, log_std = jnp.split(outputs, 2, axis=-1)
+        # Kernels of a GPU cannot cut arrays (`policies/fused_distribution.py`).
+        apart = isinstance(outputs, tuple)
+        mean, log_std = outputs if apart else jnp.split(outputs, 2, axis=-1)
         return distrax.Normal(mean, jnp.exp(jnp.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)))
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -150,11 +155,8 @@ class SquashedGaussian(_Gaussian):
         """
         distribution = self._distribution(outputs)
         mean, std = jnp.asarray(distribution.loc), jnp.asarray(distribution.scale)
-        points = mean[..., None] + std[..., None] * _POINTS
-        # log(1 - tanh(u)^2), which does not underflow like this.
-        log_slopes = 2.0 * (np.log(2.0) - points - jax.nn.softplus(-2.0 * points))
-        entropy = distribution.entropy() + (log_slopes * _WEIGHTS).sum(-1)
-        return jnp.where(mask, entropy, 0.0).sum(-1)
+        expected = _expected_log_slope(mean, std)
+        return jnp.where(mask, distribution.entropy() + expected, 0.0).sum(-1)
 
     def bounded(self, action: jax.Array) -> jax.Array:
         """Map actions as drawn to (-1, 1)."""
@@ -164,6 +166,43 @@ class SquashedGaussian(_Gaussian):
         """Invert `bounded`; values at or near a bound become plus or minus `FARTHEST`."""
         limit = jnp.tanh(FARTHEST)
         return jnp.arctanh(jnp.clip(x, -limit, limit))
+
+
+@jax.custom_jvp
+def _expected_log_slope(mean: jax.Array, std: jax.Array) -> jax.Array:
+    """Compute E[log(1 - tanh(u)^2)] of Gaussian numbers `u`.
+
+    The derivatives are sums over the same points, so nothing is kept of any of them.
+    """
+    return _expected_log_slopes(mean, std)[0]
+
+
+def _expected_log_slopes(mean: jax.Array, std: jax.Array) -> tuple[jax.Array, ...]:
+    """Compute the expectation, and its derivatives by mean and standard deviation."""
+
+    def add_point(index: Any, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        point = index * (2 * _FARTHEST_POINT / (_NUM_POINTS - 1)) - _FARTHEST_POINT
+        weight = jnp.exp(-0.5 * point**2) / _TOTAL_WEIGHT
+        u = mean + std * point
+        # Neither of these underflows.
+        small = jnp.exp(-2.0 * jnp.abs(u))
+        log_slope = 2.0 * (np.log(2.0) - jnp.abs(u) - jnp.log1p(small))
+        derivative = -2.0 * jnp.sign(u) * (1.0 - small) / (1.0 + small)
+        terms = (log_slope, derivative, derivative * point)
+        return tuple(total + weight * x for total, x in zip(sums, terms, strict=True))
+
+    zeros = (jnp.zeros_like(mean),) * 3
+    if not tuning().unrolls_integrals:
+        return jax.lax.fori_loop(0, _NUM_POINTS, add_point, zeros)
+    return functools.reduce(lambda sums, index: add_point(index, sums), range(_NUM_POINTS), zeros)
+
+
+@_expected_log_slope.defjvp
+def _(
+    primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    expected, by_mean, by_std = _expected_log_slopes(*primals)
+    return expected, by_mean * tangents[0] + by_std * tangents[1]
 
 
 class ClippedGaussian(_Gaussian):

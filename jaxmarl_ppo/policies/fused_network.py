@@ -7,13 +7,13 @@ layers for a tile of rows, so activations stay on the chip. `forward` here is th
 
 Triton's arrays have powers of two as sizes, and at least 16 for products. Padded inputs, weights
 and outputs are 0, for which all activations are 0, and padded actions are illegal: they change
-nothing.
+nothing. `fused_distribution.py` says how outputs are laid out.
 """
 
 import functools
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,42 +25,76 @@ from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.networks.layers import ACTIVATIONS
 from jaxmarl_ppo.networks.matmul import dot_general_in
 from jaxmarl_ppo.networks.precision import at_precision
+from jaxmarl_ppo.policies.fused_distribution import (
+    Columns,
+    Parts,
+    padded,
+    tile_distribution,
+)
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PyTree
 
-# The least size of an axis of a product.
-MIN_SIZE = 16
 # Rows of a tile when acting.
 TILE_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Place of a weight matrix or bias, `shape`, among a policy's leaves, and in its row."""
+    """Place of weights among a policy's leaves, and in its row.
+
+    Attributes:
+        index: of the leaf, a weight matrix or bias.
+        begin: of the leaf in the row.
+        shape: of the leaf.
+        columns: of the leaf, along its last axis.
+    """
 
     index: int
     begin: int
     shape: tuple[int, ...]
+    columns: Columns
 
     @property
     def padded_shape(self) -> tuple[int, ...]:
-        """Return its shape, padded."""
-        return tuple(map(padded, self.shape))
+        """Return the shape in a kernel."""
+        return (*map(padded, self.shape[:-1]), self.columns.size)
 
-    def axes(self) -> tuple[jax.Array, ...]:
-        """Return the index of every padded weight along each axis."""
-        number = range(len(self.shape))
-        return tuple(
-            jax.lax.broadcasted_iota(jnp.int32, self.padded_shape, axis) for axis in number
+    def axes(self) -> tuple[tuple[jax.Array, ...], jax.Array]:
+        """Return the index of every weight along each axis of the leaf, and whether it is there."""
+        *rows, column = (
+            jax.lax.broadcasted_iota(jnp.int32, self.padded_shape, axis)
+            for axis in range(len(self.shape))
         )
+        column, there = self.columns.place(column)
+        for x, size in zip(rows, self.shape, strict=False):
+            there &= x < size
+        return (*rows, column), there
 
     def place(self) -> tuple[jax.Array, jax.Array]:
-        """Return the index of every padded weight in the row, and whether it is there."""
-        each = self.axes()
-        index, there = each[0], each[0] < self.shape[0]
-        for x, size in zip(each[1:], self.shape[1:], strict=True):
-            index, there = index * size + x, there & (x < size)
+        """Return the index of every weight in the row, and whether it is there."""
+        (index, *rest), there = self.axes()
+        for x, size in zip(rest, self.shape[1:], strict=True):
+            index = index * size + x
         return self.begin + index, there
+
+
+Layers = tuple[tuple[Weights, Weights], ...]  # kernel and bias of each
+
+
+class PolicyHead(NamedTuple):
+    """Layers of an actor alone, and what follows them; None where there is none."""
+
+    layers: Layers
+    choices: tuple[Weights, Weights] | None  # of the options of all choices
+    means: tuple[Weights, Weights] | None  # of numbers
+    log_std: Weights | None
+
+
+class ValueHead(NamedTuple):
+    """Layers of a critic alone, the last without activation."""
+
+    layers: Layers
+    value: tuple[Weights, Weights]
 
 
 @dataclass(frozen=True)
@@ -68,26 +102,26 @@ class Tower:
     """Layers that are computed together: of the actor, of the critic, or of both.
 
     Attributes:
-        layers: kernel and bias of each shared layer.
-        heads: by what they compute, "policy" or "value": layers of it alone, the last without
-            activation.
+        layers: shared by actor and critic, where both are here.
+        policy: the actor's head; None if it is not here.
+        value: the critic's head; None if it is not here.
         num_inputs: how many of the inputs it sees.
     """
 
-    layers: tuple[tuple[Weights, Weights], ...]
-    heads: dict[str, tuple[tuple[Weights, Weights], ...]]
+    layers: Layers
+    policy: PolicyHead | None
+    value: ValueHead | None
     num_inputs: int
+
+    @property
+    def weights(self) -> PyTree:
+        """All weights, as `run_tower` takes them."""
+        return self.layers, self.policy, self.value
 
     @property
     def size(self) -> int:
         """Number of its weights, padded."""
-        leaves = jax.tree.leaves((self.layers, self.heads))
-        return sum(math.prod(leaf.padded_shape) for leaf in leaves)
-
-
-def padded(size: int) -> int:
-    """Round the size of an axis up to one that Triton multiplies."""
-    return max(MIN_SIZE, 1 << (size - 1).bit_length())
+        return sum(math.prod(leaf.padded_shape) for leaf in jax.tree.leaves(self.weights))
 
 
 def towers_of(network: StackedNetwork) -> tuple[Tower, ...]:
@@ -99,39 +133,52 @@ def towers_of(network: StackedNetwork) -> tuple[Tower, ...]:
     begin, found = 0, []
     for index, leaf in enumerate(leaves):
         shape = leaf.shape[1:]
-        found.append(Weights(index, begin, shape))
+        found.append(Weights(index, begin, shape, Columns(shape[-1:])))
         begin += math.prod(shape)
     tree = jax.tree.unflatten(structure, found)
 
-    def torso(name: str, sizes: Any) -> tuple[tuple[Weights, Weights], ...]:
-        layers = (tree[name][f"Dense_{index}"] for index in range(len(sizes)))
-        return tuple((layer["kernel"], layer["bias"]) for layer in layers)
+    def layer(name: str, parent: Any = tree) -> tuple[Weights, Weights]:
+        return parent[name]["kernel"], parent[name]["bias"]
 
-    def head(who: str, name: str) -> tuple[tuple[Weights, Weights], ...]:
-        last = tree[name]
-        return (*torso(f"{who}_head_torso", module.head_sizes), (last["kernel"], last["bias"]))
+    def torso(name: str, sizes: Any) -> Layers:
+        return tuple(layer(f"Dense_{index}", tree[name]) for index in range(len(sizes)))
 
-    heads = {"policy": head("actor", "policy_head"), "value": head("critic", "value_head")}
+    def outputs(columns: Columns | None) -> Any:
+        own = layer("policy_head")
+        return None if columns is None else tuple(replace(x, columns=columns) for x in own)
+
+    distribution = tile_distribution(network.distribution)
+    policy = PolicyHead(
+        torso("actor_head_torso", module.head_sizes),
+        outputs(distribution.choices),
+        outputs(distribution.of_numbers(distribution.num_logits)),
+        tree.get("log_std"),
+    )
+    value = ValueHead(torso("critic_head_torso", module.head_sizes), layer("value_head"))
     (width,) = network.input_shape
     sizes = module.hidden_sizes
     if not module.separate_critic:
-        return (Tower(torso("trunk_torso", sizes), heads, width),)
+        return (Tower(torso("trunk_torso", sizes), policy, value, width),)
     return (
-        Tower(
-            torso("actor_torso", sizes), {"policy": heads["policy"]}, module.actor_width or width
-        ),
-        Tower(torso("critic_torso", sizes), {"value": heads["value"]}, width),
+        Tower(torso("actor_torso", sizes), policy, None, module.actor_width or width),
+        Tower(torso("critic_torso", sizes), None, value, width),
     )
 
 
 def run_tower(
-    network: StackedNetwork, tower: Tower, params: PyTree, inputs: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Compute logits `[R, N]` and values `[R]` of rows; 0 for the head that a tower lacks."""
-    module = network.module
+    network: StackedNetwork, params: PyTree, inputs: jax.Array
+) -> tuple[Parts, jax.Array]:
+    """Compute outputs and values `[R]` of rows; 0 for the head that a tower lacks.
+
+    Args:
+        network: of the policy group.
+        params: the weights in place of `Tower.weights`.
+        inputs: `[R, D]`.
+    """
+    module, distribution = network.module, tile_distribution(network.distribution)
     assert isinstance(module, MLP)
     activate, product = ACTIVATIONS[module.activation], dot_general_in(network.matmul_precision)
-    shared, heads = params
+    shared, policy, critic = params
 
     def dense(x: jax.Array, layer: tuple[jax.Array, jax.Array]) -> jax.Array:
         kernel, bias = layer
@@ -143,30 +190,33 @@ def run_tower(
         return x
 
     trunk = run(inputs, shared)
-    num_rows = inputs.shape[0]
-    outputs = jnp.zeros((num_rows, padded(network.distribution.num_outputs)), jnp.float32)
-    value = jnp.zeros(num_rows, jnp.float32)
-    if "policy" in heads:
-        *hidden, last = heads["policy"]
-        outputs = dense(run(trunk, hidden), last)
-    if "value" in heads:
-        *hidden, last = heads["value"]
+    outputs = distribution.zeros(inputs.shape[0])
+    value = jnp.zeros(inputs.shape[0], jnp.float32)
+    if policy is not None:
+        x, choices, numbers = run(trunk, policy.layers), None, None
+        if policy.choices is not None:
+            choices = distribution.split_choices(dense(x, policy.choices))
+        if policy.means is not None:
+            means = dense(x, policy.means)
+            numbers = (means, jnp.broadcast_to(policy.log_std[None, :], means.shape))
+        outputs = Parts(choices, numbers)
+    if critic is not None:
         # The other columns are padding.
-        column = dense(run(trunk, hidden), last)
+        column = dense(run(trunk, critic.layers), critic.value)
         first = jax.lax.broadcasted_iota(jnp.int32, column.shape, 1) == 0
         value = jnp.where(first, column, 0.0).sum(1)
     return outputs, value
 
 
 def run_without_gradient(
-    network: StackedNetwork, tower: Tower, params: PyTree, inputs: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    network: StackedNetwork, params: PyTree, inputs: jax.Array
+) -> tuple[Parts, jax.Array]:
     """Do the same where nothing is differentiated.
 
     Triton does not know functions with a gradient of their own (`networks/matmul.py`): `vjp` leaves
     what they compute beforehand.
     """
-    return jax.vjp(lambda params: run_tower(network, tower, params, inputs), params)[0]
+    return jax.vjp(lambda params: run_tower(network, params, inputs), params)[0]
 
 
 def forward(
@@ -210,25 +260,24 @@ def _kernel(
     value_ref: Any,
 ) -> None:
     """Run one program: a tile of rows in one tower."""
+    distribution = tile_distribution(network.distribution)
     tile, which = jnp.divmod(pl.program_id(0), len(towers))
     row = tile * TILE_ROWS + jax.lax.broadcasted_iota(jnp.int32, (TILE_ROWS,), 0)
 
     def load(own: Weights) -> jax.Array:
-        axes = own.axes()
-        there = functools.reduce(
-            jnp.logical_and, [x < size for x, size in zip(axes, own.shape, strict=True)]
-        )
+        axes, there = own.axes()
         return triton.load(params_refs[own.index].at[axes], mask=there, other=0.0)
 
     def run(tower: Tower) -> None:
-        params = jax.tree.map(load, (tower.layers, tower.heads))
-        place, there = _rows_of(row, value_ref.shape[0], tower.num_inputs)
+        params = jax.tree.map(load, tower.weights)
+        place, there = _rows_of(row, inputs_ref.shape, Columns((tower.num_inputs,)))
         inputs = triton.load(inputs_ref.at[place], mask=there, other=0.0)
-        outputs, value = run_without_gradient(network, tower, params, inputs)
-        if "policy" in tower.heads:
-            place, there = _rows_of(row, *outputs_ref.shape)
-            triton.store(outputs_ref.at[place], outputs, mask=there)
-        if "value" in tower.heads:
+        outputs, value = run_without_gradient(network, params, inputs)
+        if tower.policy is not None:
+            for x, columns in distribution.columns_of(outputs):
+                place, there = _rows_of(row, outputs_ref.shape, columns)
+                triton.store(outputs_ref.at[place], x, mask=there)
+        if tower.value is not None:
             triton.store(value_ref.at[row], value, mask=row < value_ref.shape[0])
 
     for index, tower in enumerate(towers):
@@ -239,10 +288,12 @@ def _kernel(
 
 
 def _rows_of(
-    row: jax.Array, num_rows: int, num_columns: int
+    row: jax.Array, shape: tuple[int, ...], columns: Columns
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-    """Return the places of a tile's numbers in `[num_rows, num_columns]`, and which are there."""
-    size = (row.shape[0], padded(num_columns))
+    """Return the places of a tile's numbers in an array of rows, and which are there."""
+    size = (row.shape[0], columns.size)
     rows = jnp.broadcast_to(row[:, None], size)
-    columns = jax.lax.broadcasted_iota(jnp.int32, size, 1)
-    return (rows, columns), (rows < num_rows) & (columns < num_columns)
+    column, there = columns.place(jax.lax.broadcasted_iota(jnp.int32, size, 1))
+    # The interpreter writes whatever is within the array, with its old value where it is masked.
+    column = jnp.where(there, column, shape[1])
+    return (rows, column), (rows < shape[0]) & there

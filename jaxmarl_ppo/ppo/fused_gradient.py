@@ -10,7 +10,7 @@ weights of one tower (the layers of actor or critic, or of both where they share
 `G` of its gradients. For each of its tiles it computes, with rows `x [R, D]`, `h_0 = x`:
 
     h_i = f(h_(i-1) W_i + b_i)           for the hidden layers
-    y = h_n W + b                        logits `[R, N]`, or values `[R, 1]`
+    y = h_n W + b                        inputs of distributions, or values `[R, 1]`
     g = d(sum of the rows' losses)/dy    by `loss.row_losses`, the same as of the ordinary path
     G_W += h_n^T g, G_b += 1^T g, g_n = g W^T * f'(h_n), and so on down to the first layer
 
@@ -33,14 +33,18 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from jaxmarl_envs.backend import backend
-from jaxmarl_ppo.networks.distributions import MaskedCategorical
 from jaxmarl_ppo.networks.precision import at_precision
 from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.packing import Packed, Place, places
+from jaxmarl_ppo.policies.fused_distribution import (
+    Columns,
+    TileDistribution,
+    padded,
+    tile_distribution,
+)
 from jaxmarl_ppo.policies.fused_network import (
     Tower,
     Weights,
-    padded,
     run_tower,
     run_without_gradient,
     towers_of,
@@ -61,14 +65,6 @@ MAX_HELD = 16384
 # Pallas addresses single bytes with 32 bits and a sign.
 MAX_BYTES = 2**31 - 1
 NUM_LOSSES = len(fields(LossSums))
-
-
-class _AllAtOnce(MaskedCategorical):
-    """A categorical distribution whose actions are an axis, however few there are."""
-
-    @property
-    def _in_turn(self) -> bool:
-        return False
 
 
 def sum_gradients(
@@ -172,7 +168,6 @@ def _sum_tiles(
     program: jax.Array,
 ) -> None:
     """Sum the gradients of a tower over this program's tiles, and store them."""
-    weights_of = (tower.layers, tower.heads)
     holds = tower.size <= MAX_HELD and network.matmul_precision != "float32"
 
     def weights(ref: Any) -> PyTree:
@@ -181,7 +176,7 @@ def _sum_tiles(
             # Triton moves what is not volatile out of the loop.
             return triton.load(ref.at[k, index], mask=there, other=0.0, volatile=not holds)
 
-        return None if ref is None else jax.tree.map(load, weights_of)
+        return None if ref is None else jax.tree.map(load, tower.weights)
 
     hyperparams = jax.tree.map(lambda ref: ref[k], refs["hyperparams"])
     moments = _load_moments(refs["moments"], k, tower.num_inputs)
@@ -189,22 +184,22 @@ def _sum_tiles(
     start, stop = refs["start"][k], refs["stop"][k]
     block_size = fields_of_rows.advantage.shape[0]
     num_tiles = jax.lax.div((stop - start) * block_size + TILE_ROWS - 1, TILE_ROWS)
-    distribution = _AllAtOnce(padded(network.distribution.num_outputs))
+    distribution = tile_distribution(network.distribution)
 
     def add_tile(index: jax.Array, sums: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         tile = program + index * num_programs
         params, magnet = held or (weights(refs["params"]), weights(refs["magnet"]))
-        rows = _load_rows(fields_of_rows, refs, start, stop, tile, tower.num_inputs)
+        rows = _load_rows(distribution, fields_of_rows, refs, start, stop, tile, tower.num_inputs)
         inputs = rows.decisions.inputs
         if moments is not None:
             inputs = running_moments.standardise(moments, inputs)
 
         others = None
         if magnet is not None:
-            others, _ = run_without_gradient(network, tower, magnet, inputs)
+            others, _ = run_without_gradient(network, magnet, inputs)
 
         def loss(params: PyTree) -> tuple[jax.Array, LossSums]:
-            outputs, value = run_tower(network, tower, params, inputs)
+            outputs, value = run_tower(network, params, inputs)
             loss, parts = row_losses(distribution, shape, rows, hyperparams, outputs, value, others)
             return loss.sum(), parts
 
@@ -212,7 +207,7 @@ def _sum_tiles(
         return jax.tree.map(jnp.add, sums, (grads, parts))
 
     zeros = (
-        jax.tree.map(lambda own: jnp.zeros(own.padded_shape, jnp.float32), weights_of),
+        jax.tree.map(lambda own: jnp.zeros(own.padded_shape, jnp.float32), tower.weights),
         LossSums(*[jnp.zeros(TILE_ROWS, jnp.float32)] * NUM_LOSSES),
     )
     number = jax.lax.div(num_tiles - program + num_programs - 1, num_programs)
@@ -239,10 +234,10 @@ def _store_sums(
         index = jnp.where(there, index, sums_ref.shape[-1] - 1)
         triton.store(sums_ref.at[k, program, index], x, mask=there)
 
-    jax.tree.map(store, (tower.layers, tower.heads), grads)
+    jax.tree.map(store, tower.weights, grads)
     for index, field in enumerate(fields(LossSums)):
         # The rest is of another tower.
-        if ("value" if field.name == "value_loss" else "policy") in tower.heads:
+        if (tower.value if field.name == "value_loss" else tower.policy) is not None:
             sums_ref[k, program, num_weights + index] = getattr(parts, field.name).sum()
 
 
@@ -260,6 +255,7 @@ def _load_moments(refs: Any, k: jax.Array, num_inputs: int) -> Moments | None:
 
 
 def _load_rows(
+    distribution: TileDistribution,
     fields_of_rows: PyTree,
     refs: dict[str, Any],
     start: jax.Array,
@@ -274,24 +270,30 @@ def _load_rows(
     within = jax.lax.rem(row, block_size)
     block = triton.load(refs["order"].at[jnp.minimum(position, refs["order"].shape[0] - 1)])
 
-    def load(own: Place) -> jax.Array:
+    def load(own: Place, columns: Columns | None = None) -> jax.Array:
         ref = refs[own.kind]
-        if len(own.shape) == 1:
+        if columns is None:
             return own.from_bits(triton.load(ref.at[block, own.begin + within]))
-        number = own.shape[1]
-        used = num_inputs if own is fields_of_rows.decisions.inputs else number
-        size = (TILE_ROWS, padded(used))
-        column = jax.lax.broadcasted_iota(jnp.int32, size, 1)
+        size = (TILE_ROWS, columns.size)
+        column, there = columns.place(jax.lax.broadcasted_iota(jnp.int32, size, 1))
         bits = triton.load(
             ref.at[
                 jnp.broadcast_to(block[:, None], size),
-                own.begin + (within * number)[:, None] + column,
+                own.begin + (within * own.shape[1])[:, None] + column,
             ],
-            mask=column < used,
+            mask=there,
             other=0,
         )
         return own.from_bits(bits)
 
-    rows = jax.tree.map(load, fields_of_rows)
-    acted = rows.decisions.acted & (position < stop)
-    return rows.replace(decisions=rows.decisions.replace(acted=acted))
+    places = fields_of_rows.decisions
+    actions = {"action": places.action, "imitated": places.imitated}
+    decisions = places.replace(inputs=None, action_mask=None, action=None, imitated=None)
+    rows = jax.tree.map(load, fields_of_rows.replace(decisions=decisions))
+    decisions = rows.decisions.replace(
+        inputs=load(places.inputs, Columns((num_inputs,))),
+        action_mask=distribution.load_mask(load, places.action_mask),
+        acted=rows.decisions.acted & (position < stop),
+        **{name: distribution.load_action(load, own) for name, own in actions.items() if own},
+    )
+    return rows.replace(decisions=decisions)

@@ -82,9 +82,9 @@ def row_losses(
     shape: UpdateShape,
     blocks: Blocks,
     hyperparams: Hyperparams,
-    outputs: jax.Array,
+    outputs: Any,
     value: jax.Array,
-    others: jax.Array | None = None,
+    others: Any = None,
 ) -> tuple[jax.Array, LossSums]:
     r"""Compute the clipped surrogate, value and entropy terms of one policy's decisions.
 
@@ -100,7 +100,7 @@ def row_losses(
         shape: the static options.
         blocks: the decisions, `[...]`.
         hyperparams: of the policy, `()`.
-        outputs: the parameters of the distribution, `[..., outputs]`.
+        outputs: the parameters of the distribution, `[..., outputs]`, or as else it takes them.
         value: `[...]`.
         others: the magnet's outputs; None without one.
 
@@ -159,9 +159,7 @@ def imitation_loss(
         choices.dtype, jnp.integer
     ):  # of real vectors each can be done
         return -distribution.log_prob(outputs, mask, imitated)
-    shown = choices >= 0
-    if isinstance(imitated, Action):
-        shown = shown.all(-1)
+    shown = (choices.min(-1) if isinstance(imitated, Action) else choices) >= 0
     # The taken action is always legal, so no infinity has to be masked afterwards.
     action = where_rows(shown, imitated, decisions.action)
     return jnp.where(shown, -distribution.log_prob(outputs, mask, action), 0.0)

@@ -9,7 +9,7 @@ import sys
 import jax
 import numpy as np
 import pytest
-from fused_cases import draw, run
+from fused_cases import ACTIONS, draw, run
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxmarl_envs.backend import compiling_for
@@ -76,9 +76,17 @@ def test_arithmetic_is_bounded_by_the_rate_of_the_precision():
 
 
 @for_gpu
-@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
-def test_small_networks_in_kernels_of_their_own(precision):
-    workload = f"--env crypto --mapping ensemble:2 --matmul-precision {precision}"
+@pytest.mark.parametrize(
+    ("precision", "workload"),
+    [
+        ("float32", "--mapping ensemble:2"),
+        ("tf32", "--mapping ensemble:2"),
+        ("bfloat16", "--mapping ensemble:2"),
+        ("tf32", "--mapping per_agent --env-kwargs continuous_actions=true"),
+    ],
+)
+def test_small_networks_in_kernels_of_their_own(precision, workload):
+    workload = f"--env crypto {workload} --matmul-precision {precision}"
     found, before = (
         bench(f"--target h200 {SMALL} {workload} {options}")["kernels"]
         for options in ("--fused-gradients --fused-acting", "")
@@ -88,9 +96,9 @@ def test_small_networks_in_kernels_of_their_own(precision):
 
 
 @for_gpu
-@pytest.mark.parametrize("seed", range(6))
-def test_a_fused_gradient_of_any_network_compiles(seed):
-    case = draw(seed, precision=("float32", "tf32", "bfloat16")[seed % 3])
+@pytest.mark.parametrize(("seed", "actions"), list(enumerate(ACTIONS)))
+def test_a_fused_gradient_of_any_network_compiles(seed, actions):
+    case = draw(seed, actions=actions, precision=("float32", "tf32", "bfloat16")[seed % 3])
     target = make_target("h200", 1)
     here = NamedSharding(Mesh(np.array(target.devices), ("devices",)), PartitionSpec())
     with compiling_for("gpu", target.devices):

@@ -85,7 +85,10 @@ def test_a_tpu_trains_the_same(monkeypatch, workload):
 
 @pytest.mark.rare_cases("crypto-per_agent-16", "flex_agents-shared-16")
 @pytest.mark.parametrize(
-    "workload", [WORKLOADS[0], WORKLOADS[2], WORKLOADS[5]], ids=lambda w: f"{w[0]}-{w[1]}-{w[3]}"
+    "workload",
+    # In the last, one agent has two numbers, the other a choice as well.
+    [WORKLOADS[0], WORKLOADS[2], WORKLOADS[5], ("convoy", "per_agent", SMALL, 16)],
+    ids=lambda w: f"{w[0]}-{w[1]}-{w[3]}",
 )
 def test_a_gpu_trains_the_same_in_kernels_of_small_networks(monkeypatch, workload):
     monkeypatch.setattr(fused_gradient, "NUM_PROGRAMS", 8)

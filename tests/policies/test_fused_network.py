@@ -8,7 +8,8 @@ from probe_envs import quick_jit
 from jaxmarl_ppo.machine import tuning
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.networks.numbers import ClippedGaussian
+from jaxmarl_ppo.networks.factored import FactoredDistribution, as_factored
+from jaxmarl_ppo.networks.numbers import BetaDistribution, ClippedGaussian, SquashedGaussian
 from jaxmarl_ppo.policies import fused_network
 from jaxmarl_ppo.policies.fusable import why_not_fused
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
@@ -24,19 +25,34 @@ def _as_on_a_gpu(monkeypatch):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
-    ("module", "num_inputs", "num_actions", "num_rows"),
+    ("module", "num_inputs", "distribution", "num_rows"),
     [
-        (MLP(hidden_sizes=(8, 17)), 5, 3, 40),
-        (MLP(hidden_sizes=(6,), head_sizes=(4,), activation="relu"), 16, 16, 16),
-        (MLP(hidden_sizes=(), separate_critic=True), 20, 33, 1),
-        (MLP(hidden_sizes=(5,), separate_critic=True, actor_width=3), 7, 2, 33),
+        (MLP(hidden_sizes=(8, 17)), 5, MaskedCategorical(3), 40),
+        (
+            MLP(hidden_sizes=(6,), head_sizes=(4,), activation="relu"),
+            16,
+            FactoredDistribution((3, 5, 1), SquashedGaussian(2)),
+            16,
+        ),
+        (MLP(hidden_sizes=(), separate_critic=True), 20, MaskedCategorical(33), 1),
+        (
+            MLP(hidden_sizes=(5,), separate_critic=True, actor_width=3),
+            7,
+            ClippedGaussian(17),
+            33,
+        ),
     ],
 )
-def test_a_kernel_answers_as_the_network(module, num_inputs, num_actions, num_rows, precision):
-    module = module.clone(num_outputs=num_actions, matmul_precision=precision)
+def test_a_kernel_answers_as_the_network(module, num_inputs, distribution, num_rows, precision):
+    numbers = as_factored(distribution).numbers
+    module = module.clone(
+        num_outputs=distribution.num_outputs,
+        num_log_stds=numbers.num_log_stds if numbers else 0,
+        matmul_precision=precision,
+    )
     network = StackedNetwork(
         module,
-        MaskedCategorical(num_actions),
+        distribution,
         (num_inputs,),
         num_members=K,
         matmul_precision=precision,
@@ -76,8 +92,14 @@ def test_a_kernel_answers_as_the_network(module, num_inputs, num_actions, num_ro
             MaskedCategorical(3),
             "it has a layer or inputs of width 129, more than 128",
         ),
-        (MLP(), MaskedCategorical(65), "it has 65 actions, more than 64"),
-        (MLP(), ClippedGaussian(2), "its actions are not one choice"),
+        (MLP(), MaskedCategorical(65), "it has 1 x 65 options, more than 64"),
+        (MLP(), FactoredDistribution((30, 2, 2), None), "it has 3 x 30 options, more than 64"),
+        (MLP(), ClippedGaussian(65), "it has 65 numbers, more than 64"),
+        (
+            MLP(),
+            FactoredDistribution((2,), BetaDistribution(2)),
+            "its numbers have the distribution BetaDistribution, not a Gaussian",
+        ),
         (MLP(unimix=0.1), MaskedCategorical(3), "unimix=0.1"),
         (MLP(dtype="bfloat16"), MaskedCategorical(3), "dtype='bfloat16'"),
     ],

@@ -6,9 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.actions import Action
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
+from jaxmarl_ppo.networks.factored import FactoredDistribution, as_factored
 from jaxmarl_ppo.networks.layers import ACTIVATIONS
+from jaxmarl_ppo.networks.numbers import NUMBERS
 from jaxmarl_ppo.ops.packing import pack
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo import update
@@ -27,7 +30,23 @@ class Case:
     selection: Selection
 
 
-def module_of(rng, num_inputs, num_actions):
+ACTIONS = ("choice", "choices", "squashed", "clipped", "choices and squashed", "choice and clipped")
+
+
+def distribution_of(rng, actions, num_actions):
+    """Draw a distribution: of one choice with so many options, several, numbers, or both."""
+    if actions == "choice":
+        return MaskedCategorical(num_actions)
+    counts = {
+        "choice": (num_actions,),
+        "choices": tuple(int(x) for x in rng.integers(1, 10, rng.integers(2, 6))),
+    }.get(actions.split()[0], ())
+    kind = NUMBERS.get(actions.split()[-1])
+    numbers = kind(int(rng.choice([1, 2, 3, 5, 17]))) if kind else None
+    return FactoredDistribution(counts, numbers) if counts else numbers
+
+
+def module_of(rng, num_inputs):
     """Draw a network; one in ten has layers of the greatest width."""
     sizes = [128, 65] if rng.random() < 0.1 else [1, 3, 8, 16, 17, 33]
     hidden = tuple(int(x) for x in rng.choice(sizes, rng.integers(0, 4)))
@@ -35,7 +54,6 @@ def module_of(rng, num_inputs, num_actions):
     separate = bool(rng.random() < 0.5)
     central = separate and num_inputs > 1 and rng.random() < 0.3
     return MLP(
-        num_outputs=num_actions,
         hidden_sizes=hidden,
         head_sizes=heads,
         activation=str(rng.choice(list(ACTIVATIONS))),
@@ -44,34 +62,65 @@ def module_of(rng, num_inputs, num_actions):
     )
 
 
-def blocks_of(rng, num_blocks, num_inputs, num_actions, imitates):
+def blocks_of(rng, num_blocks, num_inputs, distribution, imitates):
     """Draw blocks, some of whose rows are padding."""
     size = (num_blocks, int(rng.choice([1, 3, 8, 32])))
-    mask = rng.random((*size, num_actions)) < 0.7
-    mask |= np.arange(num_actions) == rng.integers(num_actions, size=size)[..., None]
-
-    def legal():
-        return np.argmax(mask * rng.random((*size, num_actions)), -1).astype(np.int32)
+    factored = as_factored(distribution)
+    masks = []
+    for count in factored.counts:
+        mask = rng.random((*size, count)) < 0.7
+        masks.append(mask | (np.arange(count) == rng.integers(count, size=size)[..., None]))
 
     def floats(*more):
         return rng.normal(size=(*size, *more)).astype(np.float32)
+
+    def action():
+        drawn = [np.argmax(mask * rng.random(mask.shape), -1).astype(np.int32) for mask in masks]
+        numbers = factored.numbers and np.where(exists, floats(factored.numbers.num_dims), 0.0)
+        if distribution is factored:
+            return Action(np.stack(drawn, -1) if drawn else None, numbers)
+        return drawn[0] if drawn else numbers
+
+    exists = np.zeros((*size, 0), bool)
+    if factored.numbers:
+        exists = rng.random((*size, factored.numbers.num_dims)) < 0.8
+
+    def imitated():
+        shown = rng.random(size) < 0.7
+        drawn = action()
+        if isinstance(drawn, Action):
+            if drawn.choices is None:
+                return drawn
+            return drawn.replace(choices=np.where(shown[..., None], drawn.choices, -1))
+        return np.where(shown, drawn, -1) if masks else drawn
 
     # All of them, most of them, or none; and the last ones of a block are mostly padding.
     acted = rng.random(size) < rng.choice([0.0, 0.7, 1.0], p=[0.05, 0.55, 0.4])
     acted &= np.arange(size[1]) < rng.integers(1, size[1] + 1, size=(num_blocks, 1))
     decisions = Decisions(
         inputs=floats(num_inputs),
-        action_mask=mask,
-        action=legal(),
-        log_prob=-np.log(num_actions).astype(np.float32) + 0.5 * floats(),
+        action_mask=np.concatenate([*masks, exists], -1),
+        action=action(),
+        log_prob=0.5 * floats(),
         value=floats(),
         hidden=(),
         is_first=rng.random(size) < 0.2,
         acted=acted,
         policy_index=np.zeros(size, np.int32),
-        imitated=np.where(rng.random(size) < 0.7, legal(), -1) if imitates else None,
+        imitated=imitated() if imitates else None,
     )
     return Blocks(decisions, floats(), floats(), (), (), np.zeros(0, np.int32))
+
+
+def add_log_probs(network, stack, blocks, owner):
+    """Add to each row's `log_prob`, noise, that of the policy whose block it is."""
+    own = [
+        network.evaluate(network.select(stack, k), blocks.decisions, blocks.resume, ())[0]
+        for k in range(network.num_members)
+    ]
+    decisions = blocks.decisions
+    log_prob = decisions.log_prob + np.stack(own)[owner, np.arange(len(owner))]
+    return replace(blocks, decisions=decisions.replace(log_prob=log_prob))
 
 
 def hyperparams_of(rng, number, shape, imitates):
@@ -99,7 +148,7 @@ def hyperparams_of(rng, number, shape, imitates):
 
 
 def draw(seed, module=None, **options):
-    """Draw a case; `options` are fields of `UpdateShape`, `precision`, or sizes."""
+    """Draw a case; `options` are fields of `UpdateShape`, `precision`, `actions`, or sizes."""
     rng = np.random.default_rng(seed)
     num_inputs = options.pop("num_inputs", int(rng.choice([1, 5, 16, 23, 40, 128])))
     num_actions = options.pop("num_actions", int(rng.choice([2, 3, 9, 16, 17, 64])))
@@ -107,11 +156,18 @@ def draw(seed, module=None, **options):
     imitates = options.pop("imitates", bool(rng.random() < 0.3))
     normalises = options.pop("normalises", bool(rng.random() < 0.3))
     precision = options.pop("precision", "float32")
-    module = module or module_of(rng, num_inputs, num_actions)
-    module = module.clone(num_outputs=num_actions, matmul_precision=precision)
+    actions = options.pop("actions", str(np.random.default_rng([seed, 1]).choice(ACTIONS)))
+    distribution = distribution_of(rng, actions, num_actions)
+    factored = as_factored(distribution)
+    module = (module or module_of(rng, num_inputs)).clone(
+        num_outputs=distribution.num_outputs,
+        counts=factored.counts,
+        num_log_stds=factored.numbers.num_log_stds if factored.numbers else 0,
+        matmul_precision=precision,
+    )
     network = StackedNetwork(
         module,
-        MaskedCategorical(num_actions),
+        distribution,
         (num_inputs,),
         num_members=number,
         normalise_observations=normalises,
@@ -119,7 +175,7 @@ def draw(seed, module=None, **options):
     )
     # Of each policy some blocks, or none; behind them some that are of nobody.
     counts = rng.integers(0, 6, number)
-    blocks = blocks_of(rng, counts.sum() + 2, num_inputs, num_actions, imitates)
+    blocks = blocks_of(rng, counts.sum() + 2, num_inputs, distribution, imitates)
     start = np.cumsum(counts) - counts + np.minimum(counts, rng.integers(0, 2, number))
     order = rng.permutation(counts.sum() + 2)
     choices = {
@@ -147,6 +203,10 @@ def draw(seed, module=None, **options):
         ones = jnp.ones((number, num_inputs))
         moments = Moments(jnp.ones(number), noisy(ones, 0.5), jnp.abs(noisy(ones, 0.5)))
         stack = stack.replace(obs_moments=moments)
+    owner = np.zeros(len(order), int)
+    for k, (first, end) in enumerate(zip(start, np.cumsum(counts), strict=True)):
+        owner[order[first:end]] = k
+    blocks = add_log_probs(network, stack, blocks, owner)
     magnet = None
     if shape.magnet != "off":
         magnet = jax.tree.map(lambda x: noisy(x, 0.1), stack.params)
