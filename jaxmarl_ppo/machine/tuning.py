@@ -129,7 +129,8 @@ GPU = Tuning(
     block_rows=32,
     rows_last=False,
     packs_in_place=False,
-    max_steps_in_turn=0,
+    # One kernel forward and one backward; a tree has one for each of its levels.
+    max_steps_in_turn=32,
     recomputes_steps=True,
     sums_kernel_gradient_once=False,
     fixed_trip_counts=True,
@@ -156,6 +157,7 @@ TPU = replace(
     block_rows=128,
     rows_last=True,
     packs_in_place=True,
+    max_steps_in_turn=0,
     max_actions_in_turn=0,
     unrolls_integrals=False,
     fuses_networks=False,

@@ -44,6 +44,7 @@ def bench(options):
     [
         (1, "--env tic_tac_toe"),
         (1, "--env shuttle_grid --network lstm --lstm-size 8"),
+        (1, "--env shuttle_grid --network min_gru --gru-size 8"),
         (1, "--env crypto --mapping ensemble:2"),
         (2, "--env crypto --mapping per_agent"),
     ],
