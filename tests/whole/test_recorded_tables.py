@@ -14,13 +14,16 @@ import curriculum  # noqa: E402
 import few_steps  # noqa: E402
 import optimisers  # noqa: E402
 import published_tables  # noqa: E402
+import smax_at_length  # noqa: E402
 from ray_baseline.scenarios import Measure  # noqa: E402
 
 from jaxmarl_ppo import TrainConfig  # noqa: E402
 from jaxmarl_ppo.config.presets import SLOW_ENV, preset  # noqa: E402
 
 
-@pytest.mark.parametrize("script", [continuous_actions, curriculum, optimisers, published_tables])
+@pytest.mark.parametrize(
+    "script", [continuous_actions, curriculum, optimisers, published_tables, smax_at_length]
+)
 def test_the_document_shows_what_is_recorded(script):
     runs = json.loads(script.RECORD.read_text())["runs"]
     assert script.make_table(runs) in (ROOT / "docs" / "learning.md").read_text()
