@@ -25,20 +25,17 @@ from jaxmarl_ppo.cli.bench_tables import (
 )
 from jaxmarl_ppo.cli.run_options import find_option, shown_options, to_table
 from jaxmarl_ppo.config.as_json import network_kind
+from jaxmarl_ppo.config.networks import NETWORK_FIELDS
 from jaxmarl_ppo.config.run_file import override
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 
-_NETWORK = (
-    *("network", "hidden_sizes", "head_sizes", "lstm_size", "gru_size", "channels", "activation"),
-    *("separate_critic", "unimix", "dtype"),
-)
 _SHOWN = {
     "workload": (
-        *("env_kwargs", *_NETWORK, "mapping", "num_envs", "num_steps", "num_epochs"),
-        *("num_minibatches", "micro_batch_rows", "matmul_precision"),
+        *("env_kwargs", "network", *NETWORK_FIELDS, "mapping", "num_envs", "num_steps"),
+        *("num_epochs", "num_minibatches", "micro_batch_rows", "matmul_precision"),
         *("fused_gradients", "fused_acting", "num_devices"),
     )
 }
