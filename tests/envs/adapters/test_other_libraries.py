@@ -110,6 +110,19 @@ def test_particles_of_mpe2_do_not_declare_their_length():
 # ---- Ends ----------------------------------------------------------------------------------------
 
 
+def test_walkers_of_pettingzoo_are_terminated_by_their_time_limit():
+    pytest.importorskip("Box2D")
+    module = pytest.importorskip("pettingzoo.sisl.multiwalker_v9")
+    game = module.parallel_env(max_cycles=2)
+    game.reset(seed=0)
+    ends = []
+    while game.agents:
+        still = {agent: np.zeros(4, np.float32) for agent in game.agents}
+        _, _, terminated, truncated, _ = game.step(still)
+        ends.append((all(terminated.values()), any(truncated.values())))
+    assert ends == [(False, False), (True, False)]
+
+
 def test_gymnax_and_gymnasium_may_set_both_flags():
     gymnasium = pytest.importorskip("gymnasium")
     game, params = pytest.importorskip("gymnax").make("CartPole-v1")
@@ -387,6 +400,23 @@ def test_spread_is_the_same_game_in_jaxmarl_and_in_mpe2_but_for_its_length(parti
             for agent in game.agents:
                 np.testing.assert_allclose(seen[agent], seen_there[agent], rtol=1e-4, atol=1e-5)
                 np.testing.assert_allclose(rewards[agent], rewards_there[agent], rtol=1e-4)
+
+
+def test_an_action_of_particles_is_paid_one_step_later(particles):
+    game, reset, step = particles
+    there = mpe2_game("simple_spread_v3")
+    paid, paid_there = [], []
+    for action in range(5):
+        there.reset(seed=0)
+        _, state = reset(KEY)
+        for _ in range(2):
+            _, state, rewards, *_ = step(KEY, state, dict.fromkeys(game.agents, action))
+            paid.append(float(rewards["agent_0"]))
+            _, rewards, *_ = there.step(dict.fromkeys(there.agents, action))
+            paid_there.append(float(rewards["agent_0"]))
+    for rewards in (paid, paid_there):
+        assert len(set(rewards[::2])) == 1
+        assert len(set(rewards[1::2])) == 5
 
 
 def test_an_illegal_action_of_pgx_s_leduc_costs_1_whatever_is_in_the_pot():
