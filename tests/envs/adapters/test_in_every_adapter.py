@@ -129,6 +129,43 @@ def test_a_limit_that_an_environment_declares_is_its_horizon():
         assert bring(declaring, num_workers=0, horizon=20).horizon(()) == 20
 
 
+class EndsEarly(Plan):
+    """`b` ends by the game's rules before the limit at step 5, at which the others end."""
+
+    def ends(self, agent):
+        return 2 if agent == "b" else self.length
+
+    def pay(self, agent, time):
+        return 1.0 if time <= self.ends(agent) else None
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(
+    ("reading", "truncated"), [("truncates", True), ("terminates", False), (None, False)]
+)
+def test_an_end_at_the_limit_is_what_the_user_says(kind, reading, truncated):
+    last = len(list(play(bring_in(kind, EndsEarly), 20)))
+    env = bring_in(kind, EndsEarly, horizon=last, at_time_limit=reading)
+    *before, (outcome, _) = play(env, 20)
+    assert len(before) == last - 1
+    assert not any(earlier.truncated.any() for earlier, _ in before)
+    assert outcome.truncated[0] == truncated
+    assert outcome.terminated[0] == (not truncated)
+    # An episode that is cut there ends likewise, by itself as a truncation.
+    cut = bring_in(kind, EndsEarly, horizon=last - 1, at_time_limit=reading)
+    *_, (outcome, _) = play(cut, 20)
+    assert outcome.truncated[0] == (reading != "terminates")
+    assert outcome.terminated[0] == (reading == "terminates")
+
+
+@EVERY_KIND
+def test_a_reading_of_the_limit_needs_one(kind):
+    with pytest.raises(ValueError, match="at_time_limit='truncates' has no effect: no limit is"):
+        bring_in(kind, Plan, at_time_limit="truncates")
+    with pytest.raises(ValueError, match="at_time_limit='ends': valid choices are truncates, ter"):
+        bring_in(kind, Plan, horizon=3, at_time_limit="ends")
+
+
 # ---- What agents observe -------------------------------------------------------------------------
 
 SYMBOLS = {

@@ -110,6 +110,7 @@ def test_particles_of_mpe2_do_not_declare_their_length():
 # ---- Ends ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning")
 def test_walkers_of_pettingzoo_are_terminated_by_their_time_limit():
     pytest.importorskip("Box2D")
     module = pytest.importorskip("pettingzoo.sisl.multiwalker_v9")
@@ -121,6 +122,15 @@ def test_walkers_of_pettingzoo_are_terminated_by_their_time_limit():
         _, _, terminated, truncated, _ = game.step(still)
         ends.append((all(terminated.values()), any(truncated.values())))
     assert ends == [(False, False), (True, False)]
+    options = {"env_id": "sisl/multiwalker_v9", "max_cycles": 2, "num_workers": 0}
+    for reading in ("truncates", "terminates"):
+        env, _ = make("pettingzoo", horizon=2, at_time_limit=reading, **options)
+        played = env.pool.make_game()
+        played.reset(0)
+        for _ in range(2):
+            _, outcome, _ = played.step(np.zeros((3, 4), np.float32))
+        assert outcome.truncated.tolist() == [reading == "truncates"] * 3
+        assert outcome.terminated.tolist() == [reading == "terminates"] * 3
 
 
 def test_gymnax_and_gymnasium_may_set_both_flags():

@@ -200,13 +200,7 @@ class _GameMaker:
             self.has_team = not is_vector and _has_team(env, self.make_fn)
         kind = VectorGame if is_vector else TeamGame if self.has_team else SingleGame
         game = kind(env, self.horizon, self.flatten, self.joint)
-        if self.at_time_limit and (is_vector or not (self.horizon or game.declared_horizon)):
-            why = "a vector tells its lives' limits" if is_vector else "no limit is known"
-            raise ValueError(
-                f"at_time_limit={self.at_time_limit!r} has no effect: {why}; give the limit of a "
-                "single environment as horizon"
-            )
-        game.at_time_limit = self.at_time_limit
+        game.set_at_time_limit(self.at_time_limit)
         return game
 
 

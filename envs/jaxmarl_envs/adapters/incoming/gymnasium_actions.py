@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,7 +111,7 @@ def _read_array(space: Any) -> Actions:
     return _integers(space, nvec, start)
 
 
-def _integers(space: Any, counts: Sequence[int], start: np.ndarray) -> Actions:
+def _integers(space: Any, counts: Iterable[int], start: np.ndarray) -> Actions:
     """Make a choice of each element of an array of integers from `start` on."""
     shape, dtype = space.shape, space.dtype
     return _choices(

@@ -1,7 +1,5 @@
 """Gymnasium's environments as games over slots: those of one agent, of several, and vectors."""
 
-import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,18 +16,6 @@ AGENT = "agent"
 
 class GymnasiumGame(SlotGame):
     """A game of Gymnasium's, whatever its agents."""
-
-    @functools.cached_property
-    def _limit(self) -> float:
-        return self.horizon or self.declared_horizon or math.inf
-
-    def _set_flags(self, outcome: GameStep, terminated: Any, truncated: Any) -> None:
-        """Fill in who is terminated and who is truncated, `[A]` bool."""
-        if self.at_time_limit and self._time >= self._limit:
-            ended = terminated | truncated
-            truncated = ended & (self.at_time_limit == "truncates")
-            terminated = ended & ~truncated
-        outcome.terminated[:], outcome.truncated[:] = terminated, truncated
 
     @property
     def own_name(self) -> str:
@@ -55,10 +41,9 @@ class SingleGame(GymnasiumGame):
         seen, reward, terminated, truncated, info = check_step(self.env.step(self._own(action, 0)))
         outcome.reward[0] = number(AGENT, reward)
         self._note(0, info, outcome)
-        terminated = np.array([flag(AGENT, "terminated", terminated)])
-        truncated = np.array([flag(AGENT, "truncated", truncated)])
-        self._set_flags(outcome, terminated, truncated)
-        self._look(seen, info, lives=not (terminated | truncated).item())
+        outcome.terminated[0] = flag(AGENT, "terminated", terminated)
+        outcome.truncated[0] = flag(AGENT, "truncated", truncated)
+        self._look(seen, info, lives=not (outcome.terminated | outcome.truncated).item())
 
     def _look(self, seen: Any, info: Any, lives: bool) -> None:
         self._alive = self._acting = np.array([lives])
@@ -87,9 +72,8 @@ class TeamGame(GymnasiumGame):
         outcome.reward[:] = [number(agent, reward) for agent, reward in pairs]
         for slot in range(len(self.names)):
             self._note(slot, info, outcome)
-        terminated = self._flags("terminated", terminated)
-        truncated = self._flags("truncated", truncated)
-        self._set_flags(outcome, terminated & self._alive, truncated & self._alive)
+        outcome.terminated[:] = self._flags("terminated", terminated) & self._alive
+        outcome.truncated[:] = self._flags("truncated", truncated) & self._alive
         self._alive = self._alive & ~(outcome.terminated | outcome.truncated)
         self._look(seen, info)
 
@@ -138,6 +122,14 @@ class VectorGame(GymnasiumGame):
     def declared_horizon(self) -> int | None:
         """Return None: a limit is of the lives in a vector."""
         return None
+
+    def set_at_time_limit(self, at_time_limit: str | None) -> None:
+        """Reject it: each life in a vector has its own time."""
+        if at_time_limit is not None:
+            raise ValueError(
+                f"at_time_limit={at_time_limit!r} has no effect: a vector tells its lives' limits; "
+                "give the limit of a single environment as horizon"
+            )
 
     def _begin(self, seed: int) -> None:
         seen, info = self.env.reset(seed=seed)

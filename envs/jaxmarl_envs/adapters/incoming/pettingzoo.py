@@ -14,7 +14,7 @@ from jaxmarl_envs.adapters.incoming.host import HostEnv
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
 from jaxmarl_envs.adapters.incoming.returned import check_seed
-from jaxmarl_envs.adapters.incoming.time_limit import check_horizon
+from jaxmarl_envs.adapters.incoming.time_limit import check_at_time_limit, check_horizon
 from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.permission import ask_permission
 
@@ -37,6 +37,7 @@ def pettingzoo(
     horizon: int | None = None,
     flatten: bool = False,
     joint: bool | None = None,
+    at_time_limit: str | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
     **options: Any,
@@ -51,6 +52,7 @@ def pettingzoo(
         horizon: as in `from_pettingzoo`.
         flatten: as in `from_pettingzoo`.
         joint: as in `from_pettingzoo`.
+        at_time_limit: as in `from_pettingzoo`.
         num_workers: as in `from_pettingzoo`.
         step_timeout: as in `from_pettingzoo`.
         **options: keyword arguments of the environment, such as `max_cycles=50`.
@@ -72,6 +74,7 @@ def pettingzoo(
         horizon=horizon,
         flatten=flatten,
         joint=joint,
+        at_time_limit=at_time_limit,
         num_workers=num_workers,
         step_timeout=step_timeout,
         name=env_id,
@@ -84,6 +87,7 @@ def from_pettingzoo(
     horizon: int | None = None,
     flatten: bool = False,
     joint: bool | None = None,
+    at_time_limit: str | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
     name: str | None = None,
@@ -111,6 +115,9 @@ def from_pettingzoo(
             choice over their combinations, at most 10,000, where they depend on each other. None
             for one distribution per choice, unless a mask can be read in two ways, which is an
             error; False says that such a mask is one for each choice.
+        at_time_limit: what an end at the horizon is, "truncates" or "terminates", for environments
+            that do not tell it as meant: multiwalker terminates at its limit. An end for another
+            reason at that very step counts as the same. None for what is told.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
         step_timeout: seconds that one environment may take for a step or a reset. One that takes
             longer is ended with its worker process, and what was learnt is saved. None for no
@@ -123,16 +130,17 @@ def from_pettingzoo(
 
     Raises:
         ValueError: If it is not a function, the environment is neither parallel nor AEC or has no
-            `possible_agents`, or spaces cannot be written as arrays.
+            `possible_agents`, spaces cannot be written as arrays, or `at_time_limit` has no effect.
     """
     check_horizon(horizon)
+    check_at_time_limit(at_time_limit)
     check_step_timeout(step_timeout)
     if not callable(make_fn):
         raise ValueError(
             f"make_fn={make_fn!r}: give a function that makes an environment, such as "
             "lambda: simple_spread_v3.parallel_env()"
         )
-    make_game = functools.partial(_make_game, make_fn, horizon, flatten, joint)
+    make_game = functools.partial(_make_game, make_fn, horizon, flatten, joint, at_time_limit)
     return bring_in(
         make_game,
         horizon=horizon,
@@ -143,17 +151,23 @@ def from_pettingzoo(
 
 
 def _make_game(
-    make_fn: Callable[[], Any], horizon: int | None, flatten: bool, joint: bool | None
+    make_fn: Callable[[], Any],
+    horizon: int | None,
+    flatten: bool,
+    joint: bool | None,
+    at_time_limit: str | None,
 ) -> PettingZooGame:
     module = import_extra("pettingzoo", "pettingzoo")
     env = make_fn()
     kinds = {module.ParallelEnv: ParallelGame, module.AECEnv: AECGame}
-    for kind, game in kinds.items():
+    for kind, make in kinds.items():
         if isinstance(env, kind):
             if not getattr(env, "possible_agents", None):
                 raise ValueError(f"{env} has no possible_agents, and so no fixed number of agents")
             check_seed(env)
-            return game(env, horizon, flatten, joint)
+            game = make(env, horizon, flatten, joint)
+            game.set_at_time_limit(at_time_limit)
+            return game
     raise ValueError(
         f"expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made {env!r}"
     )

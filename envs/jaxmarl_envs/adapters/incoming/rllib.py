@@ -18,7 +18,7 @@ from jaxmarl_envs.adapters.incoming.host import HostEnv
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame, Roster
 from jaxmarl_envs.adapters.incoming.rllib_roster import find_roster
-from jaxmarl_envs.adapters.incoming.time_limit import check_horizon
+from jaxmarl_envs.adapters.incoming.time_limit import check_at_time_limit, check_horizon
 from jaxmarl_envs.adapters.incoming.trial import bring_in, call
 from jaxmarl_envs.user_code import without_input
 from jaxmarl_envs.user_env_names import HOW_TO_NAME, full_name, is_own
@@ -42,6 +42,7 @@ def rllib(
     horizon: int | None = None,
     flatten: bool = False,
     joint: bool | None = None,
+    at_time_limit: str | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
 ) -> HostEnv:
@@ -56,6 +57,7 @@ def rllib(
         horizon: as in `from_rllib_env`.
         flatten: as in `from_rllib_env`.
         joint: as in `from_rllib_env`.
+        at_time_limit: as in `from_rllib_env`.
         num_workers: as in `from_rllib_env`.
         step_timeout: as in `from_rllib_env`.
 
@@ -74,6 +76,7 @@ def rllib(
         horizon=horizon,
         flatten=flatten,
         joint=joint,
+        at_time_limit=at_time_limit,
         num_workers=num_workers,
         step_timeout=step_timeout,
         name=getattr(found, "__name__", env_id),
@@ -88,6 +91,7 @@ def from_rllib_env(
     horizon: int | None = None,
     flatten: bool = False,
     joint: bool | None = None,
+    at_time_limit: str | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
     name: str | None = None,
@@ -122,6 +126,9 @@ def from_rllib_env(
             choice over their combinations, at most 10,000, where they depend on each other. None
             for one distribution per choice, unless a mask can be read in two ways, which is an
             error; False says that such a mask is one for each choice.
+        at_time_limit: what an end at the horizon is, "truncates" or "terminates", for environments
+            that do not tell it as meant. An end for another reason at that very step counts as the
+            same. None for what is told.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
         step_timeout: seconds that one environment may take for a step or a reset. One that takes
             longer is ended with its worker process, and what was learnt is saved. None for no
@@ -134,9 +141,11 @@ def from_rllib_env(
 
     Raises:
         ValueError: If it is not a function, it returns no such environment, ids or spaces cannot be
-            determined, spaces cannot be written as arrays, or the environment raises an exception.
+            determined, spaces cannot be written as arrays, `at_time_limit` has no effect, or the
+            environment raises an exception.
     """
     check_horizon(horizon)
+    check_at_time_limit(at_time_limit)
     check_step_timeout(step_timeout)
     if not callable(make_fn):
         raise ValueError(
@@ -157,7 +166,7 @@ def from_rllib_env(
     if max_actors is not None and max_actors > num_agents:
         raise ValueError(f"max_actors={max_actors}: there are {num_agents} agents")
     return bring_in(
-        functools.partial(_make_game, make_fn, roster, horizon),
+        functools.partial(_make_game, make_fn, roster, horizon, at_time_limit),
         horizon=horizon,
         num_workers=num_workers,
         step_timeout=step_timeout,
@@ -180,8 +189,12 @@ def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:
     return found(EnvContext(copy.deepcopy(env_config)))
 
 
-def _make_game(make_fn: Callable[[], Any], roster: Roster, horizon: int | None) -> MultiAgentGame:
-    return MultiAgentGame(make_fn(), roster, horizon)
+def _make_game(
+    make_fn: Callable[[], Any], roster: Roster, horizon: int | None, at_time_limit: str | None
+) -> MultiAgentGame:
+    game = MultiAgentGame(make_fn(), roster, horizon)
+    game.set_at_time_limit(at_time_limit)
+    return game
 
 
 def _check_counts(max_agents: object, max_actors: object) -> None:

@@ -1,6 +1,7 @@
 """Games over a fixed axis of slots: what environments in plain Python have in common here."""
 
 import functools
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -73,7 +74,8 @@ class SlotGame:
         horizon: the step at which all who still live are truncated; None for no such limit.
 
     Attributes:
-        at_time_limit: "terminates" if an end at the horizon is a termination.
+        at_time_limit: what an end at the time limit is, "truncates" or "terminates", for whatever
+            reason; None for what the environment says, and truncations at the horizon.
         repeats: whether the same seed and the same actions lead to the same episode.
         renews: whether they do so only in a game that has not been reset before.
         metrics: names of the metrics that are reported; None while the game is tried out.
@@ -118,6 +120,23 @@ class SlotGame:
     def max_actors(self) -> int:
         """Count who can act at one step."""
         return len(self.names)
+
+    def set_at_time_limit(self, at_time_limit: str | None) -> None:
+        """Set what an end at the time limit is.
+
+        Raises:
+            ValueError: If no limit is known.
+        """
+        if at_time_limit is not None and math.isinf(self._limit):
+            raise ValueError(
+                f"at_time_limit={at_time_limit!r} has no effect: no limit is known; give it as "
+                "horizon"
+            )
+        self.at_time_limit = at_time_limit
+
+    @functools.cached_property
+    def _limit(self) -> float:
+        return self.horizon or self.declared_horizon or math.inf
 
     @property
     def declared_horizon(self) -> int | None:
@@ -193,10 +212,12 @@ class SlotGame:
                 self._warn_of_loss(self.names[slot], float(outcome.reward[slot]))
             outcome.reward[~before] = 0
         if self.horizon is not None and self._time >= self.horizon:
-            terminates = self.at_time_limit == "terminates"
-            edges = outcome.terminated if terminates else outcome.truncated
-            edges[before & ~(outcome.terminated | outcome.truncated)] = True
+            outcome.truncated[before & ~(outcome.terminated | outcome.truncated)] = True
             self._alive, self._acting = np.zeros((2, len(self.names)), bool)
+        if self.at_time_limit is not None and self._time >= self._limit:
+            ended = outcome.terminated | outcome.truncated
+            outcome.truncated[:] = ended & (self.at_time_limit == "truncates")
+            outcome.terminated[:] = ended & ~outcome.truncated
         frame = self._frame()
         if self.metrics is None and not any_true(self._alive):
             self.lengths.append(self._time)
