@@ -17,6 +17,7 @@ import jaxmarl_envs
 from jaxmarl_envs import check_against_original, make
 from jaxmarl_envs.adapters.incoming import pettingzoo_games
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import ParallelGame
 from jaxmarl_envs.adapters.incoming.pgx import Pgx
@@ -26,6 +27,7 @@ from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 from jaxmarl_envs.adapters.incoming.slot_row import SlotRow
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_envs.lockstep import LockstepReport, Original, Reported
+from jaxmarl_envs.lockstep.spaces import action_of
 from jaxmarl_ppo.cli import check_env as command
 
 pytestmark = pytest.mark.filterwarnings(
@@ -454,3 +456,14 @@ def test_reports_add_up():
     assert report + LockstepReport() == report
     assert (report + report).num_early == 14
     assert jaxmarl_envs.check_against_original is check_against_original
+
+
+def test_every_value_of_a_byte_is_an_option():
+    space = spaces.Box(0, 255, (2,), np.uint8)
+    nothing = np.zeros(0)
+    assert action_of(space, (np.array([255, 0]), nothing)).tolist() == [255, 0]
+    assert action_of(space, (np.array([256 * 3 + 7]), nothing), joint=True).tolist() == [3, 7]
+    signed = spaces.Box(-128, 127, (1,), np.int8)
+    assert action_of(signed, (np.array([255]), nothing)).tolist() == [127]
+    (agent,) = read_spaces({"a": (spaces.Box(0.0, 1.0, (1,)), space)})
+    assert agent.own(np.array([255, 0]), nothing).tolist() == [255, 0]

@@ -64,7 +64,9 @@ def _counts(space: Any) -> list[int]:
     if isinstance(space, spaces.MultiBinary):
         return [2] * int(np.prod(space.shape))
     if isinstance(space, spaces.Box) and space.dtype.kind != "f":
-        return (space.high - space.low + 1).ravel().tolist()
+        # As Python's integers: a byte cannot hold the 256 values that it has.
+        ends = zip(space.low.ravel().tolist(), space.high.ravel().tolist(), strict=True)
+        return [high - low + 1 for low, high in ends]
     if isinstance(space, spaces.Dict):
         return [n for part in space.spaces.values() for n in _counts(part)]
     return [n for part in space for n in _counts(part)] if isinstance(space, spaces.Tuple) else []

@@ -94,8 +94,8 @@ def _of_choices(space: Any, actions: Actions, mask: Any) -> Legal:
         if isinstance(mask, Mapping) or _shape(mask) is None or not np.all(mask):
             raise ValueError("makes something illegal in a space without choices")
         return []
-    is_array = not (isinstance(mask, list | tuple) and any(entry is None for entry in mask))
-    if is_array and _shape(mask) == (sum(counts),):
+    is_complete = not (isinstance(mask, list | tuple) and any(entry is None for entry in mask))
+    if is_complete and _shape(mask) == (sum(counts),):
         flags = _flags(np.asarray(mask))
         return [flags] if len(counts) == 1 else list(np.split(flags, np.cumsum(counts)[:-1]))
     spaces = import_extra("gymnasium.spaces", "gymnasium")

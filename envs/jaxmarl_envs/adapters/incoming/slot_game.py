@@ -32,7 +32,7 @@ class LostRewardWarning(UserWarning):
     """An agent is paid at a step at which it does not live, and the reward is dropped."""
 
 
-class Reported(NamedTuple):
+class Noticed(NamedTuple):
     """Holds what has been reported, and is not again."""
 
     strays: set[Any]  # agents that observe numbers outside their spaces
@@ -79,7 +79,7 @@ class SlotGame:
         repeats: whether the same seed and the same actions lead to the same episode.
         renews: whether they do so only in a game that has not been reset before.
         metrics: names of the metrics that are reported; None while the game is tried out.
-        reported: what has been reported.
+        noticed: what has been reported.
         lengths: steps of the episodes that came to their end while the game is tried out.
     """
 
@@ -104,7 +104,7 @@ class SlotGame:
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
         self._seed = self._time = 0
-        self.reported = Reported(set(), set(), set())
+        self.noticed = Noticed(set(), set(), set())
         self._low, self._high = self._bounds()
         self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
         # Numbers between these are within all bounds, which is seen sooner.
@@ -241,8 +241,8 @@ class SlotGame:
 
     def _warn_of_loss(self, agent: Any, reward: float) -> None:
         """Warn of a reward that nobody can be credited with, once per agent, of a few agents."""
-        if agent not in self.reported.losers and len(self.reported.losers) < _MOST_LOSERS:
-            self.reported.losers.add(agent)
+        if agent not in self.noticed.losers and len(self.noticed.losers) < _MOST_LOSERS:
+            self.noticed.losers.add(agent)
             warnings.warn(
                 f"agent {agent!r} is paid {reward} at step {self._time} of the episode of seed "
                 f"{self._seed}, at which it does not live: its life has ended or not begun. The "
@@ -259,8 +259,8 @@ class SlotGame:
         for name, value in _numbers(info):
             if name in self._columns:
                 outcome.metrics[slot, self._columns[name]] = value
-            elif name not in self.reported.metrics:
-                self.reported.metrics.add(name)
+            elif name not in self.noticed.metrics:
+                self.noticed.metrics.add(name)
                 if name in MEASURES:
                     self._warn_of_taken(name, self.names[slot])
                 elif self.metrics is not None:
@@ -317,8 +317,8 @@ class SlotGame:
             return
         for slot in np.flatnonzero(self._acting & outside.any(axis=tuple(range(1, outside.ndim)))):
             agent = self.names[slot]
-            if agent not in self.reported.strays:
-                self.reported.strays.add(agent)
+            if agent not in self.noticed.strays:
+                self.noticed.strays.add(agent)
                 warnings.warn(
                     f"agent {agent!r} observes {self._features[slot][outside[slot]][0]:g} at step "
                     f"{self._time} of the episode of seed {self._seed}, outside its observation "
@@ -329,7 +329,7 @@ class SlotGame:
                 )
 
     def _frame(self) -> Frame:
-        if self._is_bounded and len(self.reported.strays) < len(self.names):
+        if self._is_bounded and len(self.noticed.strays) < len(self.names):
             self._warn_of_strays()
         return Frame(self._features, self._legal, self._alive, self._acting)
 
@@ -410,12 +410,12 @@ def numbers(rewards: Mapping[Any, Any]) -> Any:
     return [number(agent, value) for agent, value in rewards.items()]
 
 
-def flags(name: str, reported: Mapping[Any, Any]) -> np.ndarray:
+def flags(name: str, by_agent: Mapping[Any, Any]) -> np.ndarray:
     """Read a flag of several agents as `flag` does, `[agents]` bool."""
-    values = reported.values()
+    values = by_agent.values()
     if set(map(type, values)) <= _PLAIN_FLAGS:
         return np.fromiter(values, bool, len(values))
-    return np.array([flag(agent, name, value) for agent, value in reported.items()], bool)
+    return np.array([flag(agent, name, value) for agent, value in by_agent.items()], bool)
 
 
 def flag(agent: Any, name: str, value: Any) -> bool:

@@ -22,7 +22,7 @@ from jaxmarl_envs.adapters.incoming.host_patience import try_out
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
-from jaxmarl_envs.adapters.incoming.slot_game import Reported, SlotGame
+from jaxmarl_envs.adapters.incoming.slot_game import Noticed, SlotGame
 from jaxmarl_envs.adapters.incoming.slot_row import HasSpaces
 from jaxmarl_envs.core import MEASURES
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
@@ -32,7 +32,7 @@ class TriedOut(Protocol):
     """A game, as far as it is tried out; see `SlotGame`."""
 
     layout: ActionLayout
-    reported: Reported
+    noticed: Noticed
     lengths: list[int]
 
     @property
@@ -90,14 +90,14 @@ class Found(NamedTuple):
         renews: whether they do so only on an object that has not been reset before.
         metrics: names of the numbers in infos.
         length: steps of the longest episode that came to its end; None if none did.
-        reported: what has been reported, and is not again.
+        noticed: what has been reported, and is not again.
     """
 
     repeats: bool
     renews: bool
     metrics: tuple[str, ...]
     length: int | None
-    reported: Reported
+    noticed: Noticed
 
 
 def bring_in(
@@ -214,7 +214,7 @@ def _make_found(make_game: Callable[[], SlotGame], found: Found) -> SlotGame:
     game = make_game()
     game.repeats, game.renews = found.repeats, found.renews
     # One object for all games of a process.
-    game.metrics, game.reported = found.metrics, found.reported
+    game.metrics, game.noticed = found.metrics, found.noticed
     return game
 
 
@@ -229,26 +229,24 @@ def _try(make_game: Callable[[], TriedOut], game: TriedOut) -> Found:
                 if played < STEPS and time.monotonic() < until:
                     records.append(list(_episode(game, seed, STEPS - played, until)))
         episodes = list(zip(SEEDS, records, strict=False))
-        reported = game.reported
-        metrics, length = (
-            tuple(sorted(reported.metrics - MEASURES)),
-            max(game.lengths, default=None),
-        )
+        noticed = game.noticed
+        metrics = tuple(sorted(noticed.metrics - MEASURES))
+        length = max(game.lengths, default=None)
         # In another order, so that every object has another past.
-        if _repeat(make_game, reversed(episodes), reported):
-            return Found(True, False, metrics, length, reported)
-        repeats = _repeat(make_game, episodes[:1], reported)
-        return Found(repeats, repeats, metrics, length, reported)
+        if _repeat(make_game, reversed(episodes), noticed):
+            return Found(True, False, metrics, length, noticed)
+        repeats = _repeat(make_game, episodes[:1], noticed)
+        return Found(repeats, repeats, metrics, length, noticed)
 
 
 def _repeat(
     make_game: Callable[[], TriedOut],
     episodes: Iterable[tuple[int, Sequence[bytes]]],
-    reported: Reported,
+    noticed: Noticed,
 ) -> bool:
     """Play episodes again on a new object, and return whether the same comes of them."""
     with contextlib.closing(make_game()) as game:
-        game.reported = reported
+        game.noticed = noticed
         return all(
             list(_episode(game, seed, len(record) - 1, math.inf)) == record
             for seed, record in episodes

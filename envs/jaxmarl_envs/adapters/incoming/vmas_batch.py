@@ -11,7 +11,7 @@ import numpy as np
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
-from jaxmarl_envs.adapters.incoming.slot_game import Reported
+from jaxmarl_envs.adapters.incoming.slot_game import Noticed
 from jaxmarl_envs.core import MEASURES
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 
@@ -157,7 +157,7 @@ class TriedGame:
         neighbours: seed of what the others do.
 
     Attributes:
-        reported: as in `SlotGame`; only the names of metrics matter.
+        noticed: as in `SlotGame`; only the names of metrics matter.
         lengths: steps of the episodes that came to their end.
     """
 
@@ -166,7 +166,7 @@ class TriedGame:
         self.names, self.spaces, self.layout = batch.names, batch.spaces, batch.layout
         self.own_name, self.max_actors = batch.own_name, len(batch.names)
         self.declared_horizon: int | None = batch.env.max_steps
-        self.reported = Reported(set(), set(), batch.seen_metrics)
+        self.noticed = Noticed(set(), set(), batch.seen_metrics)
         self.lengths: list[int] = []
         self._time = 0
 
