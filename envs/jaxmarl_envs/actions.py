@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space, Tuple, is_known
+from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space, Tuple, from_uniform, is_known
 
 _NOTHING = np.zeros(0, np.float32)
 
@@ -205,6 +205,8 @@ class ActionLayout:
     def pick(self, noise: Any, mask: Any) -> Any:
         """Turn uniform noise on [0, 1), `[..., A, W]`, into legal actions, uniformly distributed.
 
+        Numbers are distributed as `spaces.from_uniform` says.
+
         Args:
             noise: NumPy's or JAX's; the result is of the same library.
             mask: `[..., A, W]` bool.
@@ -216,8 +218,7 @@ class ActionLayout:
             return ranked.argmax(-1).astype(np.int32)
         choices = [ranked[..., start:end].argmax(-1) for start, end in self._ranges]
         low, high = self.bounds
-        numbers = (low + noise[..., self.starts[-1] :] * (high - low)).astype(np.float32)
-        numbers = xp.clip(numbers, low, high)  # which rounding could leave
+        numbers = from_uniform(noise[..., self.starts[-1] :], low, high).astype(np.float32)
         if self.is_numbers:
             return numbers
         return self.join(xp.stack(choices, axis=-1).astype(np.int32), numbers)

@@ -166,7 +166,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return action
 
     def action_space(self, agent: str, params: Params) -> Space:
-        """Return the agent's own, unpadded action space; a Box has finite bounds.
+        """Return the agent's own, unpadded action space.
 
         Agents of one environment may have spaces of different kinds.
         """

@@ -12,6 +12,7 @@ from jax.core import Tracer
 
 # The most combinations of several choices that can be learned as one.
 MAX_CHOICES = 10_000
+_NO_BOUND = 1e38
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,10 @@ class MultiDiscrete:
 
 @dataclass(frozen=True)
 class Box:
-    """Real arrays of `shape` between the bounds, which are scalars or arrays of that shape."""
+    """Real arrays of `shape` between the bounds, which are scalars or arrays of that shape.
+
+    A bound may be infinite.
+    """
 
     low: float | np.ndarray
     high: float | np.ndarray
@@ -83,8 +87,8 @@ class Box:
         return math.prod(self.shape)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draw an array of `shape` uniformly; the bounds must be finite."""
-        return jax.random.uniform(key, self.shape, minval=self.low, maxval=self.high)
+        """Draw an array of `shape`: as `from_uniform` does."""
+        return from_uniform(jax.random.uniform(key, self.shape), self.low, self.high)
 
     def contains(self, x: jax.Array) -> jax.Array:
         """Return whether `x` lies in the space."""
@@ -116,6 +120,48 @@ class Tuple:
 def is_known(*values: Any) -> bool:
     """Return whether values are known now, not only when a function that is traced runs."""
     return not any(isinstance(x, Tracer) for x in values)
+
+
+def is_bound(end: Any) -> Any:
+    """Return which ends of a Box bound its numbers, `[...]` bool.
+
+    Some environments write the greatest number of a float32 where there is no bound.
+    """
+    return abs(end) < _NO_BOUND
+
+
+def has_range(low: Any, high: Any) -> Any:
+    """Return which numbers have both bounds, `[...]` bool.
+
+    Args:
+        low: their lowest values, `[...]`.
+        high: their highest values, `[...]`.
+    """
+    return is_bound(low) & is_bound(high)
+
+
+def from_uniform(noise: Any, low: Any, high: Any) -> Any:
+    """Turn uniform noise on [0, 1) into numbers between bounds, uniformly where they have a range.
+
+    Above or below a single bound the numbers are exponentially distributed with a mean distance of
+    1 from it. Without bounds they have the standard logistic distribution.
+
+    Args:
+        noise: `[..., N]`, NumPy's or JAX's; the result is of the same library.
+        low: lowest numbers, `[N]`.
+        high: highest numbers, `[N]`.
+    """
+    xp = jnp if isinstance(noise, jax.Array) else np
+    least, most = (xp.where(is_bound(end), end, 0.0) for end in (low, high))
+    inside = least + noise * (most - least)
+    share = xp.clip(noise, 1e-6, 1 - 1e-6)
+    # Without one bound or both, distances from the other or from 0.
+    up = xp.where(is_bound(high), 0.0, -xp.log1p(-share))
+    down = xp.where(is_bound(low), 0.0, xp.log(share))
+    far = least + most + up + down
+    ranged = has_range(low, high)
+    # Rounding could leave the bounds.
+    return xp.clip(xp.where(ranged, inside, far), low, high)
 
 
 Space = Discrete | MultiDiscrete | Box | Tuple

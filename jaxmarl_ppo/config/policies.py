@@ -56,10 +56,11 @@ class PolicySpec:
         network: kind of network: a name in `NETWORKS` of `networks/actor_critic.py`, such as
             `"mlp"` and `"lstm"`; a module of that file with sizes of its own; or any flax module
             with the same call.
-        continuous: distribution of continuous actions (numbers between bounds): `"squashed"`, a
-            Gaussian mapped between the bounds by tanh; `"beta"`, a Beta distribution (Chou et al.
-            2017); or `"clipped"`, a Gaussian whose draws are clipped to the bounds, as in other
-            libraries, and whose logged entropy is that before clipping. None for `"squashed"`.
+        continuous: distribution of continuous actions (numbers): `"squashed"`, a Gaussian mapped
+            between the bounds by tanh; `"beta"`, a Beta distribution (Chou et al. 2017); or
+            `"clipped"`, a Gaussian whose draws are clipped to the bounds, as in other libraries,
+            and whose logged entropy is that before clipping. None for `"squashed"`, or for
+            `"clipped"` where a number of the agents lacks a bound.
         prev_action: append the agent's previous action to its features.
         prev_reward: append the reward that the agent received since its previous action.
         append_agent_id: append a one-hot vector of the slot, so that a shared policy can tell

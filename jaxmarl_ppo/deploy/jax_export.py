@@ -9,6 +9,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.spaces import has_range
 from jaxmarl_ppo import __version__
 from jaxmarl_ppo.deploy.calling import Rows, Signature
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, pack, unpack
@@ -110,7 +111,8 @@ def check_same(policy: NetworkActor, exported: ExportedPolicy) -> None:
     num_rows = batch if isinstance(batch, int) else NUM_CHECKED_ROWS
     inputs, hidden = random_inputs(policy, num_rows)
     given = as_arguments(policy.signature, inputs)
-    widest = np.max(policy.bounds[1] - policy.bounds[0], initial=1.0)
+    low, high = (np.where(has_range(*policy.bounds), bound, 0.0) for bound in policy.bounds)
+    widest = np.max(high - low, initial=1.0)
     for key in (None, jax.random.key(1, impl="threefry2x32")):
         ours, held = policy.act(hidden=hidden, key=key, **given)
         theirs, other_held = exported.act(hidden=hidden, key=key, **given)

@@ -46,8 +46,9 @@ class NetworkActor(Actor):
             action = distribution.sample(
                 distribution.noise(key, (outputs.shape[0],)), outputs, mask
             )
-        choices, numbers = self._split(self.interface.bounded(action))
-        numbers = scale(numbers, *self._own_bounds(inputs))
+        bounds = self._own_bounds(inputs)
+        choices, numbers = self._split(self.interface.bounded(action, *bounds))
+        numbers = scale(numbers, *bounds)
         return self.signature.join(choices.astype(jnp.int32), numbers)
 
     def _split(self, action: Any) -> tuple[jax.Array, jax.Array]:
@@ -113,7 +114,7 @@ class NetworkActor(Actor):
         )
 
     def _last_action(self, inputs: Rows) -> Any:
-        """Convert the previous action to the network's form, with numbers from -1 to 1."""
+        """Convert the previous action to the network's form, with numbers as from `bounded`."""
         counts, num_numbers = self._network_factors
         choices, numbers = self.signature.split_previous(inputs)
         choices = pad_rows(choices, (len(counts),))

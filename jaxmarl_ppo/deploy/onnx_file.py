@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.spaces import is_bound
 from jaxmarl_ppo import __version__
 from jaxmarl_ppo.deploy.calling import Signature
 from jaxmarl_ppo.deploy.exported import describe
@@ -119,8 +120,8 @@ def _metadata(policy: NetworkActor) -> dict[str, Any]:
         found["agents"][agent] |= {
             "observation": [part._asdict() for part in policy.observation_parts[agent]],
             "action_mask": widen_mask(everything, form.factors, signature.factors).tolist(),
-            "low": low[slot, :num_numbers].tolist(),
-            "high": high[slot, :num_numbers].tolist(),
+            "low": _or_none(low[slot, :num_numbers]),
+            "high": _or_none(high[slot, :num_numbers]),
         }
     return {
         "format": FORMAT,
@@ -129,6 +130,11 @@ def _metadata(policy: NetworkActor) -> dict[str, Any]:
         "numbers": interface.continuous if signature.factors.num_numbers else None,
         "versions": {"jaxmarl-ppo": __version__, "jax": jax.__version__},
     }
+
+
+def _or_none(bounds: np.ndarray) -> list[float | None]:
+    """List bounds `[N]`, with None where there is none: JSON has no infinite numbers."""
+    return [bound if is_bound(bound) else None for bound in bounds.tolist()]
 
 
 def compare(policy: NetworkActor, content: bytes) -> OnnxCheck:

@@ -1,8 +1,10 @@
-"""Distributions of real vectors between bounds; the bounds are -1 and 1 in all of this file.
+"""Distributions of real vectors between bounds, which are -1 and 1 in all of this file.
 
 An action is kept in the form in which it was drawn, and `bounded` maps it to [-1, 1]. Probability
 ratios and KL divergences are those of the kept form, which are the same for any bijection, so no
 inverse is taken near a bound, where it is imprecise. `scale` maps [-1, 1] to an agent's own bounds.
+A number that lacks a bound has no such range. It is drawn from a Gaussian and not mapped, only
+clipped to the bound that it may have.
 
 The distributions are those of distrax, imported at first use: the import takes longer than that of
 the rest of this package.
@@ -16,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.spaces import has_range
 from jaxmarl_envs.threefry import unrolled
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.networks.distributions import ActionDistribution
@@ -293,16 +296,19 @@ NUMBERS: dict[str, type[SquashedGaussian | BetaDistribution | ClippedGaussian]] 
     "clipped": ClippedGaussian,
 }
 DEFAULT_NUMBERS = "squashed"
+UNBOUNDED_NUMBERS = "clipped"  # the only one for agents of whom a number lacks a bound
 
 
 def scale(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """Map numbers from [-1, 1] to `[low, high]`."""
+    """Map numbers from [-1, 1] to `[low, high]`; those without a range stay as they are."""
+    scaled = jnp.where(has_range(low, high), low + (high - low) * 0.5 * (1.0 + x), x)
     # Rounding could leave the bounds.
-    return jnp.clip(low + (high - low) * 0.5 * (1.0 + x), low, high)
+    return jnp.clip(scaled, low, high)
 
 
 def unscale(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     """Invert `scale`, with numbers outside the bounds at -1 or 1; 0 where the bounds are equal."""
     width = high - low
     share = 2.0 * (x - low) / jnp.where(width > 0, width, 1.0) - 1.0
-    return jnp.where(width > 0, jnp.clip(share, -1.0, 1.0), 0.0)
+    share = jnp.where(width > 0, jnp.clip(share, -1.0, 1.0), 0.0)
+    return jnp.where(has_range(low, high), share, x)

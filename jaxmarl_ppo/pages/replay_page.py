@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.spaces import is_bound
 from jaxmarl_ppo.evaluation.replay import Replay
 from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
 
@@ -54,11 +55,17 @@ def replay_data(
 
 
 def _describe_layout(layout: ActionLayout) -> dict[str, Any]:
-    """Say where the options of choices begin in a mask, and the bounds of each agent's numbers."""
+    """Say where the options of choices begin in a mask, and the bounds of each agent's numbers.
+
+    None stands for no bound: JSON has no infinite numbers.
+    """
     return {
         "starts": list(layout.starts),
         "bounds": [
-            [[_round(x) for x in pair] for pair in zip(own.low, own.high, strict=True)]
+            [
+                [_round(x) if is_bound(x) else None for x in pair]
+                for pair in zip(own.low, own.high, strict=True)
+            ]
             for own in layout.factors
         ],
     }

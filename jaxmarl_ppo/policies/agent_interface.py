@@ -13,11 +13,13 @@ import numpy as np
 
 from jaxmarl_envs.actions import Action, ActionLayout, widest_counts
 from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.spaces import has_range
 from jaxmarl_ppo.networks.distributions import ActionDistribution, MaskedCategorical
 from jaxmarl_ppo.networks.factored import FactoredDistribution
 from jaxmarl_ppo.networks.numbers import (
     DEFAULT_NUMBERS,
     NUMBERS,
+    UNBOUNDED_NUMBERS,
     NumbersDistribution,
     scale,
     unscale,
@@ -162,16 +164,30 @@ class AgentInterface:
             return features  # `make_agent_interface` rejects further inputs beside planes
         # The environment pads them to its widest agent, which may be outside this policy group.
         features = features[..., : math.prod(self.feature_shape)]
-        last_action = self.bounded(self.narrow(own(state.last_action)))
+        last_action = self.narrow(own(state.last_action))
+        last_action = self.bounded(last_action, *self._bounds_of(active_rows))
         slot = np.array(self.slots) if active_rows is None else jnp.array(self.slots)[active_rows]
         joint = joint_features(obs)[:, None] if self.joint_width else None
         return self.encode(
             features, own(state.is_first), last_action, own(state.last_reward), slot, joint
         )
 
-    def bounded(self, action: Any) -> Any:
-        """Map the numbers of actions as drawn to [-1, 1], as networks see them."""
-        return self._with_numbers(action, lambda numbers, own: own.bounded(numbers))
+    def bounded(self, action: Any, low: jax.Array, high: jax.Array) -> Any:
+        """Map the numbers of actions as drawn to [-1, 1], as networks see them.
+
+        Those without a range stay as they are, but for a single bound.
+
+        Args:
+            action: `[...]` int, `[..., N]` float, or an `Action`.
+            low: lowest numbers, `[..., N]`.
+            high: highest numbers, `[..., N]`.
+        """
+
+        def change(numbers: jax.Array, own: NumbersDistribution) -> jax.Array:
+            played = jnp.clip(numbers, low, high)
+            return jnp.where(has_range(low, high), own.bounded(numbers), played)
+
+        return self._with_numbers(action, change)
 
     def _with_numbers(
         self, action: Any, change: Callable[[jax.Array, NumbersDistribution], jax.Array]
@@ -194,9 +210,9 @@ class AgentInterface:
     ) -> jax.Array:
         """Join flat features with the policy's optional inputs and those for the critic alone.
 
-        Of the last action, choices enter as one-hot and numbers from -1 to 1. The last reward is
-        the sum since then. Both are zero until a life's first decision. Inputs that the policy does
-        not use may be None.
+        Of the last action, choices enter as one-hot and numbers as from `bounded`. The last reward
+        is the sum since then. Both are zero until a life's first decision. Inputs that the policy
+        does not use may be None.
 
         Args:
             features: `[..., D']`.
@@ -246,9 +262,8 @@ class AgentInterface:
     def env_action(self, action: Any, active_rows: jax.Array | None = None) -> Any:
         """Convert actions `[E, M, ...]` as drawn to those of the environment."""
         low, high = self._bounds_of(active_rows)
-        return self._with_numbers(
-            action, lambda numbers, own: scale(own.bounded(numbers), low, high)
-        )
+        action = self.bounded(action, low, high)
+        return self._with_numbers(action, lambda numbers, own: scale(numbers, low, high))
 
     def own_action(
         self, env_action: Any, mask: jax.Array, active_rows: jax.Array | None = None
@@ -314,7 +329,7 @@ def make_agent_interface(
     prev_reward: bool = False,
     agent_id: bool = False,
     central_critic: bool = False,
-    continuous: str = DEFAULT_NUMBERS,
+    continuous: str | None = None,
 ) -> AgentInterface:
     """Make the interface of some slots, with the sizes that the environment declares.
 
@@ -326,10 +341,12 @@ def make_agent_interface(
         prev_reward: add the reward since then.
         agent_id: add the slot's one-hot.
         central_critic: add `joint_features` for the critic.
-        continuous: the distribution of numbers, a key of `NUMBERS`.
+        continuous: the distribution of numbers, a key of `NUMBERS`; None for `DEFAULT_NUMBERS`, or
+            for `UNBOUNDED_NUMBERS` where one of them lacks a bound.
 
     Raises:
-        ValueError: For unbounded action spaces, or extra inputs beside planes.
+        ValueError: For a distribution between bounds where there are none, or extra inputs beside
+            planes.
     """
     obs = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), env_params)[0])
     # Planes have one shape for all agents; flat features may be padded beyond these slots' widths.
@@ -344,7 +361,6 @@ def make_agent_interface(
             "drop the option"
         )
     layout = env.action_layout(env_params)
-    _check_bounds(env, layout, slots)
     own = [layout.factors[slot] for slot in slots]
     # `joint_features` takes a batch of environments, here of one.
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), obs)
@@ -354,7 +370,7 @@ def make_agent_interface(
         layout=layout,
         counts=widest_counts(factors.counts for factors in own),
         num_numbers=max(factors.low.size for factors in own),
-        continuous=continuous,
+        continuous=_choose_numbers(env, layout, slots, continuous),
         prev_action=prev_action,
         prev_reward=prev_reward,
         agent_id=agent_id,
@@ -362,12 +378,20 @@ def make_agent_interface(
     )
 
 
-def _check_bounds(env: MultiAgentEnv, layout: ActionLayout, slots: Sequence[int]) -> None:
+def _choose_numbers(
+    env: MultiAgentEnv, layout: ActionLayout, slots: Sequence[int], continuous: str | None
+) -> str:
+    """Return the distribution that is asked for, or that suits the bounds of all slots."""
     for slot in slots:
         _, *bounds = layout.factors[slot]
-        if not np.isfinite(bounds).all():
+        if has_range(*bounds).all():
+            continue
+        if continuous not in (None, UNBOUNDED_NUMBERS):
             low, high = (bound.tolist() for bound in bounds)
             raise ValueError(
-                f"the action space of agent {env.agents[slot]!r} in {env.name!r} is unbounded "
-                f"(low {low}, high {high}); give finite bounds"
+                f"continuous={continuous!r} needs bounds, but the action space of agent "
+                f"{env.agents[slot]!r} in {env.name!r} has low {low} and high {high}; valid: "
+                f"{UNBOUNDED_NUMBERS!r}, or finite bounds in the environment"
             )
+        return UNBOUNDED_NUMBERS
+    return continuous or DEFAULT_NUMBERS

@@ -14,7 +14,6 @@ from jaxmarl_ppo.config.changing import OPTIONAL
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.networks.numbers import DEFAULT_NUMBERS
 from jaxmarl_ppo.policies.agent_interface import AgentInterface, make_agent_interface
 from jaxmarl_ppo.policies.fusable import why_not_fused
 from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_names
@@ -386,7 +385,7 @@ def _member_interface(
         spec.prev_reward,
         spec.append_agent_id,
         spec.central_critic,
-        spec.continuous or DEFAULT_NUMBERS,
+        spec.continuous,
     )
 
 

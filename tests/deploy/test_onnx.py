@@ -17,7 +17,7 @@ from decisive import decisive
 from documents import ROOT, python_blocks
 from gymnasium import spaces
 from hybrid_env_deploy import Hybrid
-from probe_envs import RandomLives, Reach, tiny_learner
+from probe_envs import OpenReach, RandomLives, Reach, tiny_learner
 from run_folders import leave_run
 
 import jaxmarl_envs
@@ -149,6 +149,8 @@ def make_case(name):
         return tiny_learner(env, params, network={"unimix": 0.1, "activation": "relu"}), None
     if name in ("squashed", "clipped", "beta"):
         return tiny_learner(Reach(), None, spec={"continuous": name}), None
+    if name == "open":
+        return tiny_learner(OpenReach(), None, spec=PREVIOUS), None
     if name == "hybrid":
         return tiny_learner(Hybrid(), None, memory="min_gru", spec=hybrid), None
     if name == "both":
@@ -161,7 +163,7 @@ def make_case(name):
 
 
 CASES = ("mlp", "cnn", "lstm", "gru", "min_gru", "central", "choices", "squashed", "clipped",
-         "beta", "hybrid", "both", "bfloat16", "own")  # fmt: skip
+         "beta", "open", "hybrid", "both", "bfloat16", "own")  # fmt: skip
 
 
 class Exported(NamedTuple):
@@ -505,7 +507,7 @@ def test_the_document_flattens_observations_as_the_policy_does(wide, tmp_path, m
 
 
 @pytest.mark.rare_cases("clipped", "beta")
-@pytest.mark.parametrize("name", ["mlp", "choices", "squashed", "clipped", "beta", "both"])
+@pytest.mark.parametrize("name", ["mlp", "choices", "squashed", "clipped", "beta", "open", "both"])
 def test_the_document_draws_actions_as_the_policy_does(exported, name):
     policy, *_ = found = exported(name)
     namespace: dict[str, Any] = {"np": np}

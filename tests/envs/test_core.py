@@ -22,6 +22,7 @@ from jaxmarl_envs import (
     register,
     registry,
 )
+from jaxmarl_envs.spaces import from_uniform
 
 NUM_ENVS = 3
 
@@ -430,3 +431,29 @@ def test_an_episode_is_over_exactly_when_nobody_is_alive(playthrough, request):
 def test_the_package_exports_what_it_says():
     for name in jaxmarl_envs.__all__:
         assert getattr(jaxmarl_envs, name) is not None
+
+
+LOW = np.array([-2.0, 3.0, -np.inf, -np.inf, -3.4e38], np.float32)
+HIGH = np.array([1.0, np.inf, -5.0, np.inf, 3.4e38], np.float32)
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_numbers_may_lack_a_bound(xp):
+    noise = (np.arange(4000, dtype=np.float32)[:, None] + 0.5) / 4000
+    drawn = from_uniform(xp.asarray(noise), LOW, HIGH)
+    assert isinstance(drawn, xp.ndarray)
+    assert ((drawn >= LOW) & (drawn <= HIGH)).all()
+    means, deviations = np.mean(drawn, axis=0), np.std(drawn, axis=0)
+    logistic = np.pi / np.sqrt(3)
+    np.testing.assert_allclose(means, [-0.5, 4.0, -6.0, 0.0, 0.0], atol=0.01)
+    np.testing.assert_allclose(deviations, [np.sqrt(9 / 12), 1, 1, logistic, logistic], rtol=0.01)
+    for end in (0.0, np.nextafter(np.float32(1), np.float32(0))):
+        assert np.isfinite(from_uniform(xp.full(5, end, np.float32), LOW, HIGH)).all()
+
+
+def test_a_box_without_bounds_can_be_drawn_from():
+    box = Box(-np.inf, np.inf, (3,))
+    drawn = box.sample(jax.random.key(0))
+    assert drawn.shape == (3,)
+    assert box.contains(drawn)
+    assert not np.isnan(drawn).any()

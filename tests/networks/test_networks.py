@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from probe_envs import RandomLives, Reach, quick_jit
+from probe_envs import OpenReach, RandomLives, Reach, quick_jit
 
 import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
@@ -21,6 +21,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, NETWORKS, MinGRU
 from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general
+from jaxmarl_ppo.networks.numbers import ClippedGaussian, unscale
 from jaxmarl_ppo.policies.network_check import check_calls
 from jaxmarl_ppo.rollout.start import init_rollout_state
 
@@ -379,16 +380,37 @@ def test_each_policy_gets_a_network_for_its_own_agents_actions():
     np.testing.assert_array_equal(wide.interface.bounds[0], [[0.0, -2.0]])
 
 
-class Unbounded(Reach):
-    def action_space(self, agent, params):
-        return Box(-np.inf, 3.0, (1,)) if agent == "narrow" else super().action_space(agent, params)
+def test_numbers_without_bounds_are_played_as_drawn():
+    learner = learner_for(MLP(hidden_sizes=(4,)), env=OpenReach())
+    (group,) = learner.players.policy_groups
+    assert isinstance(group.network.distribution, ClippedGaussian)
+    drawn = jnp.array([[[-7.0, 0.0], [0.5, 40.0]], [[9.0, 0.0], [3.0, -40.0]]])
+    played = group.interface.env_action(drawn)
+    expected = [[[-1.0, 0.0], [0.75, 40.0]], [[9.0, 0.0], [1.0, -40.0]]]
+    np.testing.assert_array_equal(played, expected)
+    mask = jnp.array([[[True, False], [True, True]]] * 2)
+    again = group.interface.own_action(played, mask)
+    np.testing.assert_array_equal(group.interface.env_action(again), expected)
+    np.testing.assert_array_equal(again[..., 1], drawn[..., 1])
 
 
-def test_unbounded_actions_are_refused():
-    with pytest.raises(
-        ValueError, match=r"'narrow' in 'reach' is unbounded \(low \[-inf\], high \[3.0\]\)"
-    ):
-        learner_for("mlp", env=Unbounded())
+def test_what_an_agent_did_is_seen_alike_in_training_and_afterwards():
+    learner = learner_for(MLP(hidden_sizes=(4,)), env=OpenReach(), spec={"prev_action": True})
+    interface = learner.players.policy_groups[0].interface
+    low, high = map(jnp.asarray, interface.bounds)
+    drawn = jnp.array([[[-7.0, 0.0], [3.0, -40.0]]])
+    seen = interface.bounded(drawn, low, high)
+    np.testing.assert_array_equal(seen, [[[-1.0, 0.0], [1.0, -40.0]]])
+    np.testing.assert_array_equal(seen, unscale(interface.env_action(drawn), low, high))
+
+
+@pytest.mark.parametrize("continuous", ["squashed", "beta"])
+def test_a_distribution_between_bounds_needs_them(continuous):
+    message = rf"continuous='{continuous}' needs bounds.*'narrow' in 'open_reach' has low \[-1.0\]"
+    with pytest.raises(ValueError, match=message):
+        learner_for("mlp", env=OpenReach(), spec={"continuous": continuous})
+    bounded = learner_for("mlp", env=Reach(), spec={"continuous": continuous})
+    assert bounded.players.policy_groups[0].interface.continuous == continuous
 
 
 EXTRAS = ("prev_action", "prev_reward", "append_agent_id", "central_critic")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hybrid_env_deploy import SPACES as SPACES_OF
 from hybrid_env_deploy import Hybrid
+from probe_envs import OpenReach
 
 from jaxmarl_envs.adapters.outgoing.gymnasium import to_gymnasium
 from jaxmarl_envs.check import quick_check
@@ -182,6 +183,16 @@ def test_with_nothing_to_earn_an_entropy_bonus_leads_to_uniform_play(continuous)
         assert np.log(2) - 0.05 < own["entropy"] <= np.log(2) + 1e-3
         assert own["at_bounds"] < 0.06
         assert own["played"] == pytest.approx(0.0, abs=0.2)
+
+
+@pytest.mark.slow
+def test_a_peak_is_found_where_there_are_no_bounds():
+    ppo = PPOConfig(num_epochs=4, num_minibatches=2, entropy_coef=0.0, learning_rate=3e-3)
+    spec = PolicySpec(network=MLP(hidden_sizes=(8,)))
+    learner = learner_of(OpenReach(), spec, ppo, num_envs=64, num_steps=8, mapping="per_agent")
+    *_, last = summaries(learner, 120, every=40)
+    assert last["narrow"]["return_mean"] > -0.05  # from about -25
+    assert last["wide"]["return_mean"] > -0.05  # from about -17
 
 
 @pytest.mark.slow

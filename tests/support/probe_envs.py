@@ -274,6 +274,7 @@ class Reach(MultiAgentEnv[Any, None]):
 
     name = "reach"
     agents = ("narrow", "wide")
+    target = np.array([[2.0, 0.0], [0.2, -1.0]], np.float32)
 
     @property
     def default_params(self) -> None:
@@ -292,11 +293,22 @@ class Reach(MultiAgentEnv[Any, None]):
         return obs.replace(action_mask=jnp.array([[True, False], [True, True]])), jnp.zeros(())
 
     def step_env(self, key, state, action, params):
-        target = jnp.array([[2.0, 0.0], [0.2, -1.0]])
-        reward = -((action - target) ** 2).sum(-1)
+        reward = -((action - self.target) ** 2).sum(-1)
         obs, _ = self.reset_env(key, params)
         nobody = jnp.zeros(2, bool)
         return obs.replace(alive=nobody, agent_mask=nobody), state, reward, ~nobody, nobody, {}
+
+
+class OpenReach(Reach):
+    """`Reach` in which a number of each agent lacks one bound or both; the targets are outside."""
+
+    name = "open_reach"
+    target = np.array([[5.0, 0.0], [0.2, -4.0]], np.float32)
+
+    def action_space(self, agent: str, params: None) -> Box:
+        if agent == "narrow":
+            return Box(-1.0, np.inf, (1,))
+        return Box(np.array([0.0, -np.inf]), np.array([1.0, 3.4e38]), (2,))
 
 
 FAULTS = ("none", "features", "state", "action_mask", "reward", "final_observation")

@@ -121,11 +121,6 @@ def _action_faults(space: Any) -> Iterator[str]:
     elif isinstance(space, Box):
         if not space.size:
             yield f"has shape {space.shape}, expected at least one element"
-        elif not np.isfinite(_width(space)).all():
-            yield (
-                f"is bounded by {space.low} and {space.high}, expected finite bounds, and a width "
-                "that a float32 can hold"
-            )
     elif not isinstance(space, Discrete | MultiDiscrete):
         yield (
             f"is {space!r} of {_module(space)}, expected a Discrete, a MultiDiscrete, a Box or a "
@@ -135,11 +130,6 @@ def _action_faults(space: Any) -> Iterator[str]:
 
 def _module(value: object) -> str:
     return type(value).__module__.split(".")[0]
-
-
-def _width(space: Box) -> np.ndarray:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.subtract(space.high, space.low, dtype=np.float32)
 
 
 @rule(DECLARED)

@@ -141,8 +141,10 @@ function factors(slot, now) {
   });
   const rows = now.numbers.flatMap((x, k) => {
     const [low, high] = bounds[slot][k];
-    const share = high > low ? (x - low) / (high - low) : 0;
-    return bar(factorName(starts.at(-1) + k, `number ${k + 1}`), true, share, `${number(x)} (${number(low)} to ${number(high)})`);
+    const ranged = low !== null && high !== null;
+    const share = ranged && high > low ? (x - low) / (high - low) : 0;
+    const range = ranged ? ` (${number(low)} to ${number(high)})` : "";
+    return bar(factorName(starts.at(-1) + k, `number ${k + 1}`), true, share, `${number(x)}${range}`);
   });
   if (rows.length) groups.push(make("div", { className: "factor" }, make("div", { className: "bars" }, ...rows)));
   return groups;

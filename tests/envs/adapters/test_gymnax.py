@@ -430,7 +430,6 @@ def with_actions(kind):
     ("kind", "complaint"),
     [
         ("dict", r"Dict\(.*must be a Discrete or a Box"),
-        ("infinite", r"Box\(.*must have finite bounds"),
         ("integer", r"Box\(.*must hold floats"),
     ],
 )

@@ -13,7 +13,7 @@ from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions, read_actio
 from jaxmarl_envs.adapters.incoming.gymnasium_masks import Legal, legal_options
 from jaxmarl_envs.adapters.incoming.returned import shown
 from jaxmarl_envs.observations import Part
-from jaxmarl_envs.spaces import Box, Space
+from jaxmarl_envs.spaces import Box, Space, from_uniform
 
 MASK = "action_mask"
 # What the rest of a dictionary with a mask is called by PettingZoo, and by RLlib.
@@ -28,8 +28,8 @@ class AgentSpaces:
       Bytes of an image (uint8 from 0 to 255, at least two axes) become numbers from 0 to 1, also
       within a Dict or Tuple. The `action_mask` in a dictionary is not part of it. Where agents
       differ in the number of axes, all see vectors.
-    * An action is a product of choices, counted from 0, and numbers between finite bounds, in the
-      order of its space: Discrete, MultiDiscrete, MultiBinary, Box, and Tuple and Dict of these.
+    * An action is a product of choices, counted from 0, and numbers, in the order of its space:
+      Discrete, MultiDiscrete, MultiBinary, Box, and Tuple and Dict of these.
       Each choice has its own distribution; with `joint` all choices of an agent are one, over their
       combinations.
     """
@@ -165,8 +165,8 @@ class AgentSpaces:
             if legal is not None and legal.any():
                 options[choice] = legal
         choices = [rng.choice(np.flatnonzero(own)) for own in options]
-        numbers = rng.uniform(actions.low, actions.high).astype(np.float32)
-        return actions.own(np.array(choices, int), numbers)
+        numbers = from_uniform(rng.random(actions.low.shape), actions.low, actions.high)
+        return actions.own(np.array(choices, int), numbers.astype(np.float32))
 
 
 def read_spaces(

@@ -128,7 +128,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     Raises:
         ValueError: an unknown id or option, fewer than one agent, indices that do not exist,
             `at_time_limit` without a known limit, or spaces other than Discrete and Box (an action
-            Box must hold floats within finite bounds).
+            Box must hold floats).
     """
 
     def __init__(
@@ -215,8 +215,6 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         if _is_discrete(space):
             return Discrete(space.n)
         low, high = _flat_bounds(self.name, space)
-        if is_known(low, high) and not (np.isfinite(low) & np.isfinite(high)).all():
-            raise ValueError(f"{self.name!r}: the action space {space} must have finite bounds")
         if not jnp.issubdtype(space.dtype, jnp.floating):
             raise ValueError(f"{self.name!r}: the action space {space} must hold floats")
         return Box(low, high, low.shape)
