@@ -327,5 +327,8 @@ def _operand(annotation: Any) -> Operand | None:
 
 
 def _fields(cls: type) -> list[tuple[Any, Any]]:
-    hints = get_type_hints(cls, include_extras=True)
-    return [(each, hints[each.name]) for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    """List fields with their annotations, those of a class itself before those of its bases."""
+    hints, own = get_type_hints(cls, include_extras=True), vars(cls).get("__annotations__", {})
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    ordered = sorted(fields, key=lambda each: each.name not in own)
+    return [(each, hints[each.name]) for each in ordered]

@@ -8,13 +8,11 @@ from jaxmarl_ppo.cli import session
 
 
 @dataclass(frozen=True)
-class EvaluateOptions:
+class EvaluateOptions(session.RunOptions):
     """Evaluate a run on fresh episodes, or each seed of a group.
 
     Attributes:
         run_dir: the run's folder, or that of a group of seeds.
-        checkpoint: checkpoint to use: `newest`, `best` by the run's objective, or the number of an
-            iteration; None for what was saved at the end of the run.
         episodes: number of episodes; None for as many as the environment needs.
         seed: seed of the episodes.
         greedy: play each policy's most likely action, instead of sampling.
@@ -24,25 +22,16 @@ class EvaluateOptions:
             environment's scripted policies play against each other. The matrix is drawn into the
             run's folder.
         row_agents: agents of one side, with `--cross-play`; None for the first agent.
-        env: name of the run's environment, if it is code of your own, as in training:
-            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
-            Python, the name of what makes the environment.
-        allow_import: further code of your own that the run's environment imports by name; may be
-            given more than once.
         record: new `.npz` file for the episodes, step by step: observations, actions and rewards.
         json: print one JSON object instead of a table.
     """
 
-    run_dir: session.RunDir = None
-    checkpoint: str | None = None
     episodes: int | None = None
     seed: int = 0
     greedy: bool = False
     exact: bool = False
     cross_play: bool = False
     row_agents: tuple[str, ...] | None = None
-    env: str | None = None
-    allow_import: session.AllowImport = ()
     record: Path | None = None
     json: bool = False
 
@@ -54,9 +43,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         ValueError: If options are inconsistent, or a run cannot be read.
     """
     options = session.parse(EvaluateOptions, args, prog)
-    run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
-    session.find_modules_here(options.env, *options.allow_import)
-    session.enable_compilation_cache()
+    run_dir = options.open_run(prog)
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.evaluation import evaluate_run, format_report
     from jaxmarl_ppo.runs.run_folder import members_of

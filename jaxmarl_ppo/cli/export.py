@@ -14,33 +14,21 @@ Platform = Literal["cpu", "cuda", "rocm", "tpu"]
 
 
 @dataclass(frozen=True)
-class ExportOptions:
+class ExportOptions(session.RunOptions):
     """Export a policy to one file that acts without its run, checked against the original.
 
     Attributes:
-        run_dir: the run's folder.
-        checkpoint: checkpoint to use: `newest`, `best` by the run's objective, or the number of an
-            iteration; None for what was saved at the end of the run.
         policy: name of the policy, such as `bob`, or `past@it150` for a snapshot; None if there is
             only one, or only one that controls `agent`.
         agent: agent that the policy is to control; None for all that it can control.
-        env: name of the run's environment, if it is code of your own, as in training:
-            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
-            Python, the name of what makes the environment.
-        allow_import: further code of your own that the run's environment imports by name; may be
-            given more than once.
         format: format of the file: `jax` for JAX alone, or `onnx` for ONNX Runtime and others,
             without JAX (extra `onnx`).
         out: new file; None for `<policy>.jaxexport` or `<policy>.onnx`.
         platforms: platforms that the file is to run on; has no effect on ONNX.
     """
 
-    run_dir: session.RunDir = None
-    checkpoint: str | None = None
     policy: str | None = None
     agent: str | None = None
-    env: str | None = None
-    allow_import: session.AllowImport = ()
     format: Literal["jax", "onnx"] = "jax"
     out: Path | None = None
     platforms: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
@@ -56,9 +44,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
     to_onnx = options.format == "onnx"
     if to_onnx and options.platforms != ExportOptions.platforms:
         raise ValueError("--platforms has no effect with --format onnx; drop it")
-    run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
-    session.find_modules_here(options.env, *options.allow_import)
-    session.enable_compilation_cache()
+    run_dir = options.open_run(prog)
     from jaxmarl_ppo.deploy.jax_export import check_new_file
     from jaxmarl_ppo.deploy.onnx_file import check_extras
     from jaxmarl_ppo.deploy.policy import Policy

@@ -12,35 +12,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PlayOptions:
+class PlayOptions(session.RunOptions):
     """Open a page on this machine on which you play against a run's policies.
 
     Attributes:
-        run_dir: the run's folder.
-        checkpoint: checkpoint to use: `newest`, `best` by the run's objective, or the number of an
-            iteration; None for what was saved at the end of the run.
         opponent: player of the sides that no person controls: a policy or a snapshot of the run,
             `random`, or a scripted policy of the environment; None for the policies of training.
         greedy: play each policy's most likely action, instead of sampling.
         seed: seed of the games.
         port: port of the server on this machine; 0 for any that is free.
         export: file for a page that needs no server, instead of serving one.
-        env: name of the run's environment, if it is code of your own, as in training:
-            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
-            Python, the name of what makes the environment.
-        allow_import: further code of your own that the run's environment imports by name; may be
-            given more than once.
     """
 
-    run_dir: session.RunDir = None
-    checkpoint: str | None = None
     opponent: str | None = None
     greedy: bool = False
     seed: int = 0
     port: int = 0
     export: Path | None = None
-    env: str | None = None
-    allow_import: session.AllowImport = ()
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
@@ -54,10 +42,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
         raise ValueError("--port has no effect with --export; drop one of them")
     if not 0 <= options.port < 2**16:
         raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
-    run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
-    allowed = options.allow_import
-    session.find_modules_here(options.env, *allowed)
-    session.enable_compilation_cache()
+    run_dir = options.open_run(prog)
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.pages.play import table_of_run
     from jaxmarl_ppo.pages.play_server import serve
@@ -68,7 +53,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
         greedy=options.greedy,
         opponent=options.opponent,
         env=options.env,
-        allow_imports=allowed,
+        allow_imports=options.allow_import,
     )
     if options.export is not None:
         return _export(make_table(), str(options.run_dir), options.export)

@@ -13,7 +13,7 @@ RunDirs = Annotated[tuple[Path, ...], Operand("RUN_DIR")]
 
 
 @dataclass(frozen=True)
-class ReportOptions:
+class ReportOptions(session.CodeOptions):
     """Write a run's results or a comparison of several as a page, or their curves as files.
 
     Attributes:
@@ -21,11 +21,6 @@ class ReportOptions:
             members.
         plays: evaluate a single run, and show episodes of it.
         seed: seed of the evaluation and the episodes.
-        env: name of the run's environment, if it is code of your own, as in training:
-            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
-            Python, the name of what makes the environment.
-        allow_import: further code of your own that the run's environment imports by name; may be
-            given more than once.
         out: file of the page; None for `report.html` in a single run's folder, or in the current
             folder.
         csv: file for the curves, instead of a page (with `--out`, in addition to it), with one row
@@ -42,8 +37,6 @@ class ReportOptions:
     run_dirs: RunDirs = ()
     plays: bool = True
     seed: int = 0
-    env: str | None = None
-    allow_import: session.AllowImport = ()
     out: Path | None = None
     csv: Path | None = None
     summary: Path | None = None
@@ -79,8 +72,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
     _write_files(folders, files)
     if files and options.out is None:
         return 0
-    session.find_modules_here(options.env, *options.allow_import)
-    session.enable_compilation_cache()
+    options.prepare()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.pages.report import REPORT_FILE, report_runs
 

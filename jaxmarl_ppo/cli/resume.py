@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
 
 from jaxmarl_ppo.cli import session
-from jaxmarl_ppo.cli.arguments import Each, options_of
+from jaxmarl_ppo.cli.arguments import options_of
 from jaxmarl_ppo.cli.processes import (
     JobOptions,
     launch,
@@ -22,7 +21,7 @@ _SHOWN = ("env", "allow_import", "log", "progress", "quiet", "plays")
 
 
 @dataclass(frozen=True)
-class ResumeOptions:
+class ResumeOptions(session.TrainingOptions):
     """Resume a run from its newest checkpoint, as if it had never stopped.
 
     A different length, `--total-env-steps`, stretches schedules that span the whole run. With a
@@ -34,27 +33,16 @@ class ResumeOptions:
             a registered environment.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        log: as for `train`; a service that has logged the run continues its entry.
-        progress: show progress.
-        quiet: as for `train`.
-        keep_cores_awake: as for `train`.
-        check_env: as for `train`.
+        log: `wandb` or `mlflow`, as for `train`; a service that has logged the run continues its
+            entry.
         job: several processes that train the run together. With a different number of devices,
             random numbers differ from then on.
-        plays: as for `train`.
         without_callbacks: resume without the callbacks that changed parameters of the run from
             Python; these keep their newest values.
     """
 
     run_dir: session.RunDir = None
     env: str | None = None
-    allow_import: session.AllowImport = ()
-    log: Annotated[tuple[str, ...], Each()] = ()
-    progress: bool = True
-    quiet: bool = False
-    keep_cores_awake: bool = False
-    check_env: bool = True
-    plays: bool | None = None
     without_callbacks: bool = False
     job: JobOptions = field(default_factory=JobOptions)
 
@@ -92,11 +80,11 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         env=options.env,
         allow_imports=options.allow_import,
         changes=changes,
+        without_callbacks=options.without_callbacks,
         callbacks=make_loggers(options.log),
         progress=options.progress and not options.quiet,
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
-        without_callbacks=options.without_callbacks,
     )
     result = trainer.train()
     is_first = current().is_first

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -32,6 +33,78 @@ EnvKwargs = Mapping[str, Any]
 MAX_NAMED = 3  # of runs in an error
 # Names of code that may be imported because a file names it.
 AllowImport = Annotated[tuple[str, ...], Each()]
+
+
+@dataclass(frozen=True)
+class CodeOptions:
+    """Options of commands that make the environment of a run.
+
+    Attributes:
+        env: name of the run's environment, if it is code of your own, as in training:
+            `package.module:Class` or `path/to/file.py:Class`; for a run that was started from
+            Python, the name of what makes the environment.
+        allow_import: further code of your own that the run's environment imports by name; may be
+            given more than once.
+    """
+
+    env: str | None = None
+    allow_import: AllowImport = ()
+
+    def prepare(self) -> None:
+        """Let this code be imported, and programs be compiled only once."""
+        find_modules_here(self.env, *self.allow_import)
+        enable_compilation_cache()
+
+
+@dataclass(frozen=True)
+class RunOptions(CodeOptions):
+    """Options of commands that read a run.
+
+    Attributes:
+        run_dir: the run's folder.
+        checkpoint: checkpoint to use: `newest`, `best` by the run's objective, or the number of an
+            iteration; None for what was saved at the end of the run.
+    """
+
+    run_dir: RunDir = None
+    checkpoint: str | None = None
+
+    def open_run(self, prog: str) -> Path:
+        """Return the folder of the run, or that of the checkpoint, and prepare to read it.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        folder = existing_run(self.run_dir, prog, self.checkpoint)
+        self.prepare()
+        return folder
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Options of commands that train a run.
+
+    Attributes:
+        allow_import: code that a file names and that may be imported; may be given more than once.
+            Code that the command line itself names may always be imported.
+        log: `wandb` or `mlflow`, in addition to TensorBoard; may be given more than once. Their own
+            environment variables, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`, say where to.
+        progress: show progress.
+        quiet: print only warnings and errors.
+        keep_cores_awake: keep CPU cores from falling asleep during short waits, with processes of
+            the lowest priority; on some virtual machines training is a quarter faster.
+        check_env: check the environment for errors before anything is compiled.
+        plays: evaluate a run that has reached its end, and show episodes of it in `report.html`;
+            None to do so if the environment is compiled.
+    """
+
+    allow_import: AllowImport = ()
+    log: Annotated[tuple[str, ...], Each()] = ()
+    progress: bool = True
+    quiet: bool = False
+    keep_cores_awake: bool = False
+    check_env: bool = True
+    plays: bool | None = None
 
 
 def parse(cls: type[Options], args: Sequence[str], prog: str) -> Options:

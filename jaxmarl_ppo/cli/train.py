@@ -4,13 +4,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.user_env_names import full_name, is_own
 from jaxmarl_ppo.cli import session
-from jaxmarl_ppo.cli.arguments import Each, options_of
+from jaxmarl_ppo.cli.arguments import options_of
 from jaxmarl_ppo.cli.processes import JobOptions, launch, launch_on_ray, prepare
 from jaxmarl_ppo.cli.run_options import SHOWN, find_option, run_options, shown_options, to_table
 from jaxmarl_ppo.config.env_as_json import params_from_json
@@ -27,7 +27,7 @@ _SHOWN = ("config", "preset", "run_dir", "log", "progress", "quiet", "dry_run")
 
 
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(session.TrainingOptions):
     """Train policies on an environment, and record the run in a folder.
 
     Defaults are those of the environment's preset, if it has one, and of the file that `--config`
@@ -47,18 +47,7 @@ class TrainOptions:
         preset: variant of the environment's preset, such as `league`; or `slow_env`, which learns
             from few steps, for environments in Python; or `rllib`, the defaults of RLlib's PPO.
         run_dir: new folder for the run; None for `runs/<env>-<network>-seed<seed>-<time>`.
-        allow_import: code that the file names and that may be imported; may be given more than
-            once. Code that the command line itself names may always be imported.
-        log: `wandb` or `mlflow`, in addition to TensorBoard; may be given more than once. Their own
-            environment variables, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`, say where to.
-        progress: show progress.
-        quiet: print only warnings and errors.
         dry_run: check everything, train nothing, and print what would be trained.
-        keep_cores_awake: keep CPU cores from falling asleep during short waits, with processes of
-            the lowest priority; on some virtual machines training is a quarter faster.
-        check_env: check the environment for errors before anything is compiled.
-        plays: evaluate a run that has reached its end, and show episodes of it in `report.html`;
-            None to do so if the environment is compiled.
         job: several processes that train the run together.
     """
 
@@ -66,14 +55,7 @@ class TrainOptions:
     config: Path | None = None
     preset: str | None = None
     run_dir: Path | None = None
-    allow_import: session.AllowImport = ()
-    log: Annotated[tuple[str, ...], Each()] = ()
-    progress: bool = True
-    quiet: bool = False
     dry_run: bool = False
-    keep_cores_awake: bool = False
-    check_env: bool = True
-    plays: bool | None = None
     job: JobOptions = field(default_factory=JobOptions)
 
 
