@@ -32,9 +32,9 @@ from jaxmarl_ppo.config.networks import NETWORK_RULES, kinds_with, network_field
 from jaxmarl_ppo.config.parsing import check_depth
 from jaxmarl_ppo.config.paths import leaves
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
-from jaxmarl_ppo.config.read_space import dimension_to_json, read_dimensions
+from jaxmarl_ppo.config.read_space import read_dimensions
 from jaxmarl_ppo.config.schedules import Linear, ScheduleRule
-from jaxmarl_ppo.config.search import Dimension
+from jaxmarl_ppo.config.search import Choices
 from jaxmarl_ppo.config.text import NONE, read_int, read_linear, read_pairs
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.machine.files import read_at_most, write_atomically
@@ -95,13 +95,8 @@ def from_format_1(data: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def mapping_to_json(mapping: MappingSpec) -> Any:
-    """Write a mapping as a word, a table, or `{"kind": "ensemble", ...}` and the like."""
-    return to_plain(mapping)
-
-
 def mapping_from_json(data: Any) -> MappingSpec:
-    """Make a mapping from what `mapping_to_json` returned.
+    """Make a mapping from a word, a table, or `{"kind": "ensemble", ...}` and the like.
 
     Raises:
         ValueError: For a function of the user's own, or an unknown field.
@@ -183,8 +178,8 @@ def to_plain(value: Any) -> Any:
         return {"linear": [value.start, value.end]}
     if isinstance(value, MappingFunction):
         return {"kind": "custom", "function": repr(value.function)}
-    if isinstance(value, Dimension):
-        return dimension_to_json(value)
+    if isinstance(value, Choices):
+        return {"choices": list(value.values)}
     if callable(value):
         return {"custom": repr(value)}
     if dataclasses.is_dataclass(value):
@@ -332,15 +327,6 @@ def _read_curriculum(data: Any, where: str) -> tuple[Stage, ...]:
     )
 
 
-def _read_values(data: Any, where: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path, value in leaves(table_of(data, where), where, lambda x: not isinstance(x, Mapping)):
-        if path in found:
-            raise ValueError(f"{where} has {path} twice")
-        found[path] = value
-    return found
-
-
 # By the name of a field that holds more than plain values: from what was written, and where.
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     "mapping": lambda data, where: mapping_from_json(data),
@@ -350,7 +336,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "env_schedules": _read_env_schedules,
     "space": read_dimensions,
     "curriculum": _read_curriculum,
-    "values": _read_values,
+    "values": lambda data, where: leaves(data, where, lambda x: not isinstance(x, Mapping)),
 }
 
 

@@ -107,8 +107,8 @@ def with_values(config: _Tree, values: Mapping[str, Any]) -> _Tree:
 
 
 def leaves(
-    table: Mapping[str, Any], where: str, is_leaf: Callable[[Any], bool], path: str = ""
-) -> list[tuple[str, Any]]:
+    table: Any, where: str, is_leaf: Callable[[Any], bool], path: str = ""
+) -> dict[str, Any]:
     """List what stands in a table by path, whose keys are paths or tables of further keys.
 
     Args:
@@ -116,15 +116,18 @@ def leaves(
         where: it stands, for messages.
         is_leaf: whether a value is listed as it is.
         path: of the table, inside an outer one.
+
+    Raises:
+        ValueError: If it is no table, or a path is there twice.
     """
-    found = []
-    for key, value in table.items():
+    found: dict[str, Any] = {}
+    for key, value in table_of(table, f"{where}.{path}" if path else where).items():
         # In quotation marks TOML leaves a whole path to us.
         place = f"{path}.{join_path(split_path(key))}" if path else join_path(full_path(key))
-        if is_leaf(value):
-            found.append((place, value))
-        else:
-            found += leaves(table_of(value, f"{where}.{place}"), where, is_leaf, place)
+        inner = {place: value} if is_leaf(value) else leaves(value, where, is_leaf, place)
+        for twice in found.keys() & inner.keys():
+            raise ValueError(f"{where} has {twice} twice")
+        found |= inner
     return found
 
 

@@ -23,26 +23,12 @@ def read_dimensions(data: Any, where: str = "space") -> dict[str, Dimension]:
         ValueError: For an unknown key or a bad value.
     """
     found: dict[str, Dimension] = {}
-    for path, value in leaves(table_of(data, where), where, _is_dimension):
-        if path in found:
-            raise ValueError(f"{where} has {path} twice")
+    for path, value in leaves(data, where, _is_dimension).items():
         try:
             found[path] = _read_dimension(value)
         except ValueError as error:
             raise ValueError(f"{where}.{path}: {error}") from error
     return found
-
-
-def space_to_json(space: Mapping[str, Dimension]) -> dict[str, Any]:
-    """Write ranges and choices as `read_dimensions` reads them."""
-    return {path: dimension_to_json(dimension) for path, dimension in space.items()}
-
-
-def dimension_to_json(dimension: Dimension) -> dict[str, Any]:
-    """Write a range or choices as a file has them."""
-    if isinstance(dimension, Choices):
-        return {"choices": list(dimension.values)}
-    return {name: getattr(dimension, name) for name in _RANGE_KEYS}
 
 
 def _is_dimension(value: Any) -> bool:

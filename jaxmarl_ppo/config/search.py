@@ -63,6 +63,12 @@ class Range:
         """Return the values that are checked before training: both bounds."""
         return (self.low, self.high)
 
+    def value_of(self, label: Any) -> Any:
+        """Return a number, which stands for itself."""
+        return label
+
+    label_of = value_of
+
     def grid(self) -> list[Any]:
         """List the numbers from step to step.
 
@@ -106,6 +112,14 @@ class Choices:
     def ends(self) -> tuple[Any, ...]:
         """Return the values that are checked before training: all choices."""
         return tuple(self.values)
+
+    def value_of(self, label: Any) -> Any:
+        """Return the value that has a label."""
+        return self.values[self.labels.index(label)]
+
+    def label_of(self, value: Any) -> Any:
+        """Return the label of a value."""
+        return self.labels[list(self.values).index(value)]
 
 
 Dimension = Range | Choices

@@ -240,7 +240,8 @@ def first_difference(first: Any, other: Any, name: str = "") -> tuple[str, Any, 
                 return found
         return None
     # NaN differs from itself.
-    return None if repr(first) == repr(other) else (name, first, other)
+    same = first == other or repr(first) == repr(other)
+    return None if same else (name, first, other)
 
 
 def _end(sentence: str) -> NoReturn:

@@ -6,31 +6,6 @@ from jaxmarl_ppo.machine.files import reject_link
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE
 from jaxmarl_ppo.policies.snapshot_files import CHECKPOINTS, MEMBERS, SNAPSHOTS
 
-__all__ = [
-    "BEST_FILE",
-    "CHECKPOINTS",
-    "CONFIG_FILE",
-    "CROSS_PLAY_FILE",
-    "CURVE_FILE",
-    "END_FILE",
-    "EVALUATIONS_FILE",
-    "LINEAGE_FILE",
-    "LOCKS_FOLDER",
-    "LOCK_FILE",
-    "LOGGERS_FILE",
-    "MANIFEST_FILE",
-    "MEMBERS",
-    "METRICS_FILE",
-    "POLICIES_FILE",
-    "SEARCH_FILE",
-    "SNAPSHOTS",
-    "SNAPSHOTS_FILE",
-    "STATE_FOLDER",
-    "STUDY_FILE",
-    "TRIALS",
-    "reject_links",
-]
-
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"  # where a run is evaluated while it trains

@@ -61,7 +61,11 @@ class Candidates:
         Raises:
             ValueError: If they are no valid configuration.
         """
-        tables = with_values({}, self._written(values))
+        written = {
+            path: self.space[path].value_of(value) if path in self.space else value
+            for path, value in values.items()
+        }
+        tables = with_values({}, written)
         about_env = tables.pop("env", {})
         reject_unknown(about_env, ["params"], "what is searched of env")
         params = about_env.get("params", {})
@@ -75,14 +79,6 @@ class Candidates:
                 "give the pool a size alone"
             )
         return Candidate(values, env_params, config, learner)
-
-    def _written(self, values: Values) -> dict[str, Any]:
-        """Write values by path as in a file, for choices the values instead of the labels."""
-        spaces = {path: self.space.get(path) for path in values}
-        return {
-            path: space.values[space.labels.index(value)] if isinstance(space, Choices) else value
-            for (path, value), space in zip(values.items(), spaces.values(), strict=True)
-        }
 
     def check(self) -> None:
         """Make the runs at the ends of the space, and reject it where one of them is invalid.

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from jaxmarl_ppo.machine.files import reject_link
+from jaxmarl_ppo.runs.lock import is_held
 
 # How soon a database notices that a machine is gone without closing connections.
 _KEEPALIVES = ("idle = 30", "interval = 10", "count = 3")
@@ -38,15 +39,7 @@ class FileLocks:
 
     def is_held(self, name: str) -> bool:
         """Return whether a process that lives holds a lock."""
-        if not self._path(name).exists():
-            return False
-        lock = FileLock(self._path(name))
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            return True
-        lock.release()
-        return False
+        return is_held(self._path(name))
 
     def _path(self, name: str) -> Path:
         path = self._folder / f"{name}.lock"

@@ -7,7 +7,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from jaxmarl_ppo.config.search import Choices, Space
+from jaxmarl_ppo.config.search import Space
 from jaxmarl_ppo.runs.files import TRIALS
 from jaxmarl_ppo.sweeps.study import REASON
 
@@ -84,7 +84,7 @@ def trial_result(trial: FrozenTrial, space: Space, run_dir: Path) -> TrialResult
         number=trial.number,
         state=_STATES[trial.state],
         value=trial.value if trial.state == TrialState.COMPLETE else newest,
-        values={path: _value(space, path, label) for path, label in trial.params.items()},
+        values={path: space[path].value_of(label) for path, label in trial.params.items()},
         reports=reports,
         reason=trial.user_attrs.get(REASON),
         seconds=trial.duration.total_seconds() if ended and trial.duration else None,
@@ -97,10 +97,3 @@ def best_of(trials: Sequence[TrialResult], goal: str) -> TrialResult | None:
     sign = 1.0 if goal == "minimise" else -1.0
     complete = [trial for trial in trials if trial.state == "complete" and trial.value is not None]
     return min(complete, key=lambda trial: sign * (trial.value or 0.0), default=None)
-
-
-def _value(space: Space, path: str, label: Any) -> Any:
-    dimension = space[path]
-    if isinstance(dimension, Choices):
-        return dimension.values[dimension.labels.index(label)]
-    return label

@@ -19,6 +19,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.search import SearchConfig, Space
+from jaxmarl_ppo.devices.processes import first_difference
 from jaxmarl_ppo.sweeps.locks import Locks
 from jaxmarl_ppo.sweeps.samplers import count_trials, distributions_of, make_pruner, make_sampler
 
@@ -175,22 +176,10 @@ class Study:
         if known is None:
             study.set_user_attr(_IDENTITY, identity)
             return
-        found = _difference(known, identity)
+        found = first_difference(known, identity)
         if found is not None:
             where, before, now = found
             raise ValueError(
                 f"study {study.study_name!r} is another search: {where} is {show(now)} here and "
                 f"{show(before)} there; give it a run folder, or a study, of its own"
             )
-
-
-def _difference(known: Any, now: Any, where: str = "") -> tuple[str, Any, Any] | None:
-    """Find the first place at which two trees differ, and its values."""
-    if isinstance(known, dict) and isinstance(now, dict):
-        for key in dict.fromkeys([*known, *now]):
-            place = f"{where}.{key}" if where else key
-            found = _difference(known.get(key), now.get(key), place)
-            if found is not None:
-                return found
-        return None
-    return None if known == now else (where, known, now)

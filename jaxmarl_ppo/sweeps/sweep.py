@@ -15,10 +15,9 @@ from jaxmarl_ppo.config.annotations import field_metadata
 from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.env_as_json import params_to_json
 from jaxmarl_ppo.config.printing import print_settings
-from jaxmarl_ppo.config.read_space import space_to_json
 from jaxmarl_ppo.config.run_file import Settings
 from jaxmarl_ppo.config.schema import check_space
-from jaxmarl_ppo.config.search import Choices, SearchConfig, Space
+from jaxmarl_ppo.config.search import SearchConfig, Space
 from jaxmarl_ppo.config.search_file import read_search, read_space
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import check_arguments
@@ -206,7 +205,7 @@ class Sweep:
         best, made = best_of(trials, self.config.objective.goal), self._candidates.env.made_as
         if best is None or made is None or best.number == self._kept:
             return
-        labels = {path: _label(self.space, path, value) for path, value in best.values.items()}
+        labels = {path: self.space[path].label_of(value) for path, value in best.values.items()}
         candidate = self._candidates.make(labels)
         name, kwargs = made
         settings = Settings(name, None, candidate.config, kwargs)
@@ -238,7 +237,7 @@ class Sweep:
         return {
             "env": record["env"],
             "config": record["config"],
-            "space": space_to_json(self.space),
+            "space": as_json.to_plain(self.space),
             "search": {name: getattr(search, name) for name in fixed},
         }
 
@@ -270,7 +269,7 @@ class Sweep:
         record = run_record(candidates.env, candidates.env_params, self.config)
         as_json.write_json(self.run_dir / CONFIG_FILE, record)
         search["storage"] = without_password(self.search.storage)
-        said = {"space": space_to_json(self.space), "search": search}
+        said = {"space": as_json.to_plain(self.space), "search": search}
         as_json.write_json(self.run_dir / SEARCH_FILE, said)
 
     def _title(self) -> str:
@@ -297,13 +296,6 @@ def _reject_links(folder: Path) -> None:
         for run in trial.glob("*/"):
             reject_link(run)
             run_files.reject_links(run)
-
-
-def _label(space: Space, path: str, value: Any) -> Any:
-    dimension = space[path]
-    if isinstance(dimension, Choices):
-        return dimension.labels[list(dimension.values).index(value)]
-    return value
 
 
 def _check_base(env: MultiAgentEnv, config: TrainConfig) -> None:

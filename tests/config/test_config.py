@@ -39,8 +39,8 @@ from jaxmarl_ppo.config.as_json import (
     dump_json,
     from_format_1,
     mapping_from_json,
-    mapping_to_json,
     network_kind,
+    to_plain,
     with_explicit_network,
 )
 from jaxmarl_ppo.config.curriculum import Stage
@@ -403,9 +403,9 @@ def test_functions_of_the_users_own_have_to_be_handed_in_again():
 
 @pytest.mark.parametrize("mapping", MAPPINGS)
 def test_a_mapping_is_plain_json_by_itself(mapping):
-    plain = mapping_to_json(mapping)
+    plain = to_plain(mapping)
     assert json.loads(json.dumps(plain)) == plain
-    assert mapping_to_json(mapping_from_json(plain)) == plain
+    assert to_plain(mapping_from_json(plain)) == plain
 
 
 @struct.dataclass
