@@ -66,7 +66,7 @@ class Half:
     def step(self, ahead):
         """Play a step, and return copies of all that comes."""
         steps = self.steps
-        found = self.pool.step(*steps, ahead=ahead)
+        found = self.pool.step(steps, ahead)
         final, outcome, frame = (tuple(map(np.copy, part)) for part in found)
         over = ~final[2].any(axis=1)
         self.past[np.arange(3), self.times] = steps.actions

@@ -17,6 +17,7 @@ from jaxmarl_envs import make, stop_request
 from jaxmarl_envs.adapters.incoming import host_patience
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
 from jaxmarl_envs.adapters.incoming.host_patience import HangingEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.user_code import HostEnvironmentError, UserCodeError
@@ -52,7 +53,8 @@ def play(pool, num_steps=3, seeds=SEEDS):
     pool.reset(seeds)
     past = np.zeros((len(seeds), 1000, 2), np.int32)
     for time_step in range(num_steps):
-        pool.step(seeds, np.full(len(seeds), time_step), past, np.zeros((len(seeds), 2), np.int32))
+        actions = np.zeros((len(seeds), 2), np.int32)
+        pool.step(Steps(seeds, np.full(len(seeds), time_step), past, actions))
 
 
 def is_gone(pid, patience_s=20.0):
@@ -292,6 +294,7 @@ import os, sys, time, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 from host_envs import Eventful, ask_for_a_name, hang_on_seed_8
+from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 
 def fork_and_hang(env):

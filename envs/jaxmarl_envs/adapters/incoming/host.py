@@ -8,6 +8,7 @@ Of an episode longer than its state remembers, nothing but the game itself knows
 goes on, but where another process takes it up, such as a resumed run, it begins anew.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from jaxmarl_envs.adapters.incoming.host_batch import Batch
 from jaxmarl_envs.adapters.incoming.host_call import call_host
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
-from jaxmarl_envs.adapters.incoming.host_rows import ArraySpec, Frame, GameStep, RowSpec
+from jaxmarl_envs.adapters.incoming.host_rows import ArraySpec, RowSpec
 from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.host_worker import Game
 from jaxmarl_envs.backend import skip_unless, usable_cores
@@ -186,7 +187,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     ) -> StepResult[HostState]:
         """Advance one step; `action` is as in `MultiAgentEnv.step_env`."""
         played = self._played(state, action)
-        final, outcome, obs, metrics = self._call_step(self._step_games, state, played)
+        final, outcome, obs, metrics = self._call_step(state, played)
         info = {"final_observation": final, **metrics}
         return obs, self._stepped(state, played, obs), *outcome, info
 
@@ -220,21 +221,12 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     ) -> StepResult[HostState]:
         """Advance as `step` does, but leave the past of an episode that is over to the next."""
         played, seed = self._played(state, action), _draw_reset_seed(key)
-        if ahead is None:
-            found = self._call_step(self._step_and_reset_games, state, played, seed)
-        else:
+        following = ()
+        if ahead is not None:
             played_next = self._played(ahead.state, ahead.action)
             asked_next = _packed(ahead.state, played_next, _draw_reset_seed(ahead.keys))
-            found = self._call_step(
-                self._step_ahead_games,
-                state,
-                played,
-                seed,
-                jnp.stack(ahead[3:]).astype(jnp.uint32),
-                asked_next,
-                ahead.state.past,
-            )
-        final, outcome, obs, metrics = found
+            following = jnp.stack(ahead[3:]).astype(jnp.uint32), asked_next, ahead.state.past
+        final, outcome, obs, metrics = self._call_step(state, played, seed, *following)
         over = ~final.alive.any()
         stepped = self._stepped(state, played, obs)
         state = HostState(
@@ -274,20 +266,18 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     def _call_step(
         self,
-        function: Callable[..., Any],
         state: HostState,
         played: jax.Array,
         seed: jax.Array | None = None,
-        *more: jax.Array,
+        *following: jax.Array,
     ) -> tuple[Observation, tuple[jax.Array, jax.Array, jax.Array], Observation, dict[str, Any]]:
         """Call the host for a step.
 
         Args:
-            function: from what `_packed` writes, the past, and `more`, with an axis for `E`.
             state: before the step.
             played: the actions of those who act.
             seed: of the episode that begins where this step ends one; None for none to begin.
-            more: what the function takes besides.
+            following: of the games that will be asked for next, as `_step_games` takes it.
 
         Returns:
             What is seen after the step; rewards, terminations and truncations; what is seen after
@@ -296,35 +286,37 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         spec = self._spec
         results = _shaped((*spec.frame, *spec.outcome, *spec.frame))
         asked = _packed(state, played, *(() if seed is None else (seed,)))
-        found = call_host(function, 1, results, asked, state.past, *more)
+        found = call_host(self._step_games, 1, results, asked, state.past, *following)
         outcome, metrics = (found[4], found[5], found[6]), self._metrics(found[7])
         return Observation(*found[:4]), outcome, Observation(*found[8:]), metrics
 
-    def _step_games(self, asked: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, ...]:
-        return _flat(self.pool.step(*self._unpacked(asked, past, num_seeds=1)))
-
-    def _step_and_reset_games(self, asked: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, ...]:
-        return _flat(self.pool.step(*self._unpacked(asked, past)))
-
-    def _step_ahead_games(
-        self,
-        asked: np.ndarray,
-        past: np.ndarray,
-        which: np.ndarray,
-        asked_next: np.ndarray,
-        past_next: np.ndarray,
+    def _step_games(
+        self, asked: np.ndarray, past: np.ndarray, *following: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        is_wanted, first_next, first = which[0].tolist()
-        steps = self._unpacked(asked, past)._replace(first=first)
-        following = self._unpacked(asked_next, past_next)._replace(first=first_next)
-        return _flat(self.pool.step(*steps, ahead=following if is_wanted else None))
+        """Step games on the host.
 
-    def _unpacked(self, asked: np.ndarray, past: np.ndarray, num_seeds: int = 2) -> Steps:
+        Args:
+            asked: what `_packed` has written, `[E, ...]`.
+            past: of the games, `[E, capacity, A, ...]`.
+            following: the last three of `Ahead`, `[E, 3]`, and of the games that will be asked for
+                next the same two; nothing where that is not known.
+        """
+        steps, ahead = self._unpacked(asked, past), None
+        if following:
+            which, *of_next = following
+            is_wanted, first_next, first = which[0].tolist()
+            steps = steps._replace(first=first)
+            ahead = self._unpacked(*of_next)._replace(first=first_next) if is_wanted else None
+        final, outcome, frame = self.pool.step(steps, ahead)
+        return *final, *outcome, *frame
+
+    def _unpacked(self, asked: np.ndarray, past: np.ndarray) -> Steps:
         """Read what `_packed` has written, `[E, ...]`."""
-        seeds, time = asked[:, :num_seeds], asked[:, num_seeds].view(np.int32)
-        actions = np.ascontiguousarray(asked[:, num_seeds + 1 :]).reshape(-1, *past.shape[2:])
+        num_words = math.prod(past.shape[2:])  # of an action
+        *seeds, times = asked[:, :-num_words].T
+        actions = np.ascontiguousarray(asked[:, -num_words:]).reshape(-1, *past.shape[2:])
         actions = actions.view(np.int32 if self._actions.is_choice else np.float32)
-        return Steps(seeds[:, 0], time, past, actions, seeds[:, 1] if num_seeds == 2 else None)
+        return Steps(seeds[0], times.view(np.int32), past, actions, *seeds[1:])
 
 
 def _with_own_past(result: StepResult[HostState]) -> StepResult[HostState]:
@@ -348,11 +340,6 @@ def capacity_of(horizon: int | None, declared: int | None) -> int:
 
 def _shaped(specs: Sequence[ArraySpec]) -> tuple[jax.ShapeDtypeStruct, ...]:
     return tuple(jax.ShapeDtypeStruct(*spec) for spec in specs)
-
-
-def _flat(parts: tuple[Frame, GameStep, Frame]) -> tuple[np.ndarray, ...]:
-    final, outcome, frame = parts
-    return *final, *outcome, *frame
 
 
 def _packed(state: HostState, played: jax.Array, *seed: jax.Array) -> jax.Array:

@@ -138,25 +138,11 @@ class HostPool:
             self._episodes.note_actors(frame.agent_mask.copy())
             return frame
 
-    def step(
-        self,
-        seeds: np.ndarray,
-        times: np.ndarray,
-        past: np.ndarray,
-        actions: np.ndarray,
-        reset_seeds: np.ndarray | None = None,
-        first: int = 0,
-        ahead: Steps | None = None,
-    ) -> tuple[Frame, GameStep, Frame]:
+    def step(self, steps: Steps, ahead: Steps | None = None) -> tuple[Frame, GameStep, Frame]:
         """Advance episodes by one step.
 
         Args:
-            seeds: as in `Steps`, and so are the next five.
-            times: see there.
-            past: see there.
-            actions: see there.
-            reset_seeds: see there.
-            first: see there.
+            steps: the episodes, and what is played in them.
             ahead: what is asked for next, of other places in the batch, so that their games can
                 begin it at once.
 
@@ -165,7 +151,6 @@ class HostPool:
             rebirths and with `reset_seeds` after resets, `[E, A, ...]` each. The next call may
             overwrite these arrays.
         """
-        steps = Steps(seeds, times, past, actions, reset_seeds, first)
         with self._lock, self._forgetting():
             if self._ahead is None or not self._ahead.is_of(steps):
                 self._settle()
