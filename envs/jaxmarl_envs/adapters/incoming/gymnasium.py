@@ -29,35 +29,20 @@ from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_s
 from jaxmarl_envs.adapters.incoming.returned import check_seed
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 from jaxmarl_envs.adapters.incoming.time_limit import check_at_time_limit, check_horizon
-from jaxmarl_envs.adapters.incoming.trial import bring_in
+from jaxmarl_envs.adapters.incoming.trial import bring_in, split_options
 from jaxmarl_envs.permission import ask_permission
 
 # Packages of environments that a file may name, see `permission`.
 _PACKAGES = ("gymnasium.envs", "ale_py", "minigrid", "lbforaging", "rware")
 
 
-def gymnasium(
-    env_id: str,
-    horizon: int | None = None,
-    flatten: bool = False,
-    joint: bool | None = None,
-    at_time_limit: str | None = None,
-    num_workers: int | None = None,
-    step_timeout: float | None = STEP_TIMEOUT_S,
-    **options: Any,
-) -> HostEnv:
+def gymnasium(env_id: str, **options: Any) -> HostEnv:
     """Bring in a registered environment by its id, as `from_gymnasium` does.
 
     Args:
         env_id: of Gymnasium's registry, such as "CartPole-v1", or "my_package:MyEnv-v0" of what the
             module `my_package` registers.
-        horizon: as in `from_gymnasium`.
-        flatten: as in `from_gymnasium`.
-        joint: as in `from_gymnasium`.
-        at_time_limit: as in `from_gymnasium`.
-        num_workers: as in `from_gymnasium`.
-        step_timeout: as in `from_gymnasium`.
-        **options: keyword arguments of the environment.
+        **options: those of `from_gymnasium`, and keyword arguments of the environment.
 
     Raises:
         ValueError: For an unknown environment, or options that it does not take.
@@ -66,23 +51,15 @@ def gymnasium(
     if not isinstance(env_id, str):
         raise ValueError(f"env_id={env_id!r}: give an id of Gymnasium's registry as a string")
     # Gymnasium's own checks warn of every list of rewards; environments are tried out here anyway.
-    make_fn = functools.partial(library.make, env_id, **{"disable_env_checker": True, **options})
+    own, kwargs = split_options(from_gymnasium, options)
+    make_fn = functools.partial(library.make, env_id, **{"disable_env_checker": True, **kwargs})
     try:
         _ask_permission(library, env_id)
         make_fn().close()
     except (library.error.Error, ModuleNotFoundError, TypeError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"env_id={env_id!r} cannot be made with {options}: {reason}") from error
-    return from_gymnasium(
-        make_fn,
-        horizon=horizon,
-        flatten=flatten,
-        joint=joint,
-        at_time_limit=at_time_limit,
-        num_workers=num_workers,
-        step_timeout=step_timeout,
-        name=env_id,
-    )
+        raise ValueError(f"env_id={env_id!r} cannot be made with {kwargs}: {reason}") from error
+    return from_gymnasium(make_fn, name=env_id, **own)
 
 
 def _ask_permission(library: Any, env_id: str) -> None:

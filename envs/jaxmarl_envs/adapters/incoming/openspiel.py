@@ -19,7 +19,7 @@ from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_s
 from jaxmarl_envs.adapters.incoming.host_rows import GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 from jaxmarl_envs.adapters.incoming.time_limit import check_horizon
-from jaxmarl_envs.adapters.incoming.trial import bring_in
+from jaxmarl_envs.adapters.incoming.trial import bring_in, split_options
 from jaxmarl_envs.spaces import Box, Discrete
 
 TENSORS = ("observation", "information_state")
@@ -28,39 +28,20 @@ MAX_HISTORIES = 500_000  # of a game that is walked through, which takes some se
 _RNG_SEED = "rng_seed"
 
 
-def openspiel(
-    env_id: str,
-    tensor: str | None = None,
-    horizon: int | None = None,
-    flatten: bool = False,
-    num_workers: int | None = None,
-    step_timeout: float | None = STEP_TIMEOUT_S,
-    **options: Any,
-) -> "OpenSpiel":
+def openspiel(env_id: str, **options: Any) -> "OpenSpiel":
     """Bring in a game by its name, as `from_openspiel` does.
 
     Args:
         env_id: name of a game such as "leduc_poker", also with parameters in OpenSpiel's own way:
             "leduc_poker(players=3)".
-        tensor: as in `from_openspiel`.
-        horizon: as in `from_openspiel`.
-        flatten: as in `from_openspiel`.
-        num_workers: as in `from_openspiel`.
-        step_timeout: as in `from_openspiel`.
-        **options: parameters of the game, such as `players=3`.
+        **options: those of `from_openspiel`, and parameters of the game, such as `players=3`.
 
     Raises:
         ValueError: For an unknown game or parameter, or as `from_openspiel`.
     """
-    return from_openspiel(
-        functools.partial(_load, env_id, options),
-        tensor=tensor,
-        horizon=horizon,
-        flatten=flatten,
-        num_workers=num_workers,
-        step_timeout=step_timeout,
-        name=str(env_id),
-    )
+    own, parameters = split_options(from_openspiel, options)
+    make_fn = functools.partial(_load, env_id, parameters)
+    return from_openspiel(make_fn, name=str(env_id), **own)
 
 
 def from_openspiel(

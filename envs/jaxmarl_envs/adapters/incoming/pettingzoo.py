@@ -15,7 +15,7 @@ from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_s
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
 from jaxmarl_envs.adapters.incoming.returned import check_seed
 from jaxmarl_envs.adapters.incoming.time_limit import check_at_time_limit, check_horizon
-from jaxmarl_envs.adapters.incoming.trial import bring_in
+from jaxmarl_envs.adapters.incoming.trial import bring_in, split_options
 from jaxmarl_envs.permission import ask_permission
 
 # By the name of the API: the function of a module that makes such an environment.
@@ -31,17 +31,7 @@ _HOW_TO_NAME = (
 )
 
 
-def pettingzoo(
-    env_id: str,
-    api: str | None = None,
-    horizon: int | None = None,
-    flatten: bool = False,
-    joint: bool | None = None,
-    at_time_limit: str | None = None,
-    num_workers: int | None = None,
-    step_timeout: float | None = STEP_TIMEOUT_S,
-    **options: Any,
-) -> HostEnv:
+def pettingzoo(env_id: str, api: str | None = None, **options: Any) -> HostEnv:
     """Bring in a PettingZoo environment by its name, as `from_pettingzoo` does.
 
     Args:
@@ -49,13 +39,8 @@ def pettingzoo(
             registry such as "classic/connect_four_v3".
         api: "parallel" or "aec", of a module its `parallel_env` or `env`; None for the first that
             there is.
-        horizon: as in `from_pettingzoo`.
-        flatten: as in `from_pettingzoo`.
-        joint: as in `from_pettingzoo`.
-        at_time_limit: as in `from_pettingzoo`.
-        num_workers: as in `from_pettingzoo`.
-        step_timeout: as in `from_pettingzoo`.
-        **options: keyword arguments of the environment, such as `max_cycles=50`.
+        **options: those of `from_pettingzoo`, and keyword arguments of the environment, such as
+            `max_cycles=50`.
 
     Raises:
         ValueError: For an unknown environment or API, options that it does not take, or as
@@ -68,17 +53,9 @@ def pettingzoo(
     import_extra("pettingzoo", "pettingzoo")
     if "/" not in env_id:
         ask_permission(env_id, env_id, _PACKAGES)
-    make_fn = functools.partial(_make_by_id, env_id, api, options)
-    return from_pettingzoo(
-        make_fn,
-        horizon=horizon,
-        flatten=flatten,
-        joint=joint,
-        at_time_limit=at_time_limit,
-        num_workers=num_workers,
-        step_timeout=step_timeout,
-        name=env_id,
-    )
+    own, kwargs = split_options(from_pettingzoo, options)
+    make_fn = functools.partial(_make_by_id, env_id, api, kwargs)
+    return from_pettingzoo(make_fn, name=env_id, **own)
 
 
 def from_pettingzoo(

@@ -7,10 +7,11 @@ objects, to see whether they repeat.
 import contextlib
 import functools
 import hashlib
+import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -147,6 +148,16 @@ def bring_in(
     layout = layout_of(game, found, horizon, max_actors)
     make_found = functools.partial(_make_found, make_game, found)
     return env_class(name, layout, make_found, num_workers, step_timeout)
+
+
+def split_options(
+    adapter: Callable[..., HostEnv], options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split options into keywords of an adapter, but for `name`, and those of what it adapts."""
+    parameters = inspect.signature(adapter).parameters.values()
+    known = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY} - {"name"}
+    own = {name: value for name, value in options.items() if name in known}
+    return own, {name: value for name, value in options.items() if name not in known}
 
 
 def try_game(

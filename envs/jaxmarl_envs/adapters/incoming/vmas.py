@@ -43,27 +43,12 @@ class EndlessEnvironmentWarning(UserWarning):
     """An environment has no time limit, and no episode has ended while it was tried out."""
 
 
-def vmas(
-    env_id: str,
-    max_steps: int | None = None,
-    continuous_actions: bool = True,
-    multidiscrete_actions: bool = False,
-    flatten: bool = False,
-    num_workers: int | None = None,
-    step_timeout: float | None = STEP_TIMEOUT_S,
-    **options: Any,
-) -> HostEnv:
+def vmas(env_id: str, **options: Any) -> HostEnv:
     """Bring in a scenario by its name, as `from_vmas` does.
 
     Args:
         env_id: name of a scenario such as "balance".
-        max_steps: as in `from_vmas`.
-        continuous_actions: as in `from_vmas`.
-        multidiscrete_actions: as in `from_vmas`.
-        flatten: as in `from_vmas`.
-        num_workers: as in `from_vmas`.
-        step_timeout: as in `from_vmas`.
-        **options: keyword arguments of the scenario, such as `n_agents=4`.
+        **options: those of `from_vmas`, and arguments of the scenario, such as `n_agents=4`.
 
     Raises:
         ValueError: For an unknown scenario or option, or as `from_vmas`.
@@ -72,17 +57,7 @@ def vmas(
     known = [*library.scenarios, *library.mpe_scenarios, *library.debug_scenarios]
     if env_id not in known:
         raise ValueError(f"VMAS has no scenario {env_id!r}; valid: {', '.join(known)}")
-    return from_vmas(
-        functools.partial(_load, env_id),
-        max_steps=max_steps,
-        continuous_actions=continuous_actions,
-        multidiscrete_actions=multidiscrete_actions,
-        flatten=flatten,
-        num_workers=num_workers,
-        step_timeout=step_timeout,
-        name=env_id,
-        **options,
-    )
+    return from_vmas(functools.partial(_load, env_id), name=env_id, **options)
 
 
 def from_vmas(
