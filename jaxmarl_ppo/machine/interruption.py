@@ -262,23 +262,13 @@ def call_interruptibly(function: Callable[[], Result], interruption: Interruptio
     Raises:
         Stopped: If an interruption was requested.
     """
-    outcome: dict[str, Any] = {}
+    from jaxmarl_envs.adapters.incoming.host_thread import HostThread
 
-    def target() -> None:
-        try:
-            outcome["result"] = function()
-        except BaseException as error:
-            outcome["error"] = error
-
-    thread = threading.Thread(target=target, name="compile", daemon=True)
-    thread.start()
-    while thread.is_alive():
+    def look() -> None:
         if interruption.requested is not None:
             raise Stopped("stopped during compilation; nothing was learnt", interruption.requested)
-        thread.join(_POLL_COMPILE_S)
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["result"]
+
+    return HostThread().call(function, look)
 
 
 def wait_until_ready(array: "jax.Array") -> None:

@@ -51,12 +51,9 @@ class RecordedRun:
 
 
 @dataclass(frozen=True)
-class LoadedRun:
+class LoadedRun(RecordedRun):
     """Holds a finished run, ready to act or to continue training."""
 
-    env: MultiAgentEnv
-    env_params: PyTree
-    config: TrainConfig
     learner: Learner
     population: Population
 

@@ -1,6 +1,7 @@
 """Searches over configurations, from their settings to their results."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +23,7 @@ from jaxmarl_ppo.config.search_file import read_search, read_space
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import check_arguments
 from jaxmarl_ppo.machine.files import reject_link, write_atomically
-from jaxmarl_ppo.machine.interruption import Interruption
+from jaxmarl_ppo.machine.interruption import Interruption, Stopped, call_interruptibly
 from jaxmarl_ppo.runs import files as run_files
 from jaxmarl_ppo.runs.files import (
     BEST_FILE,
@@ -35,7 +36,6 @@ from jaxmarl_ppo.runs.files import (
 from jaxmarl_ppo.runs.run_folder import check_unused, new_run_dir, read_run, run_record
 from jaxmarl_ppo.sweeps.candidates import Candidates, check_trials
 from jaxmarl_ppo.sweeps.driver import Driver
-from jaxmarl_ppo.sweeps.local import LocalWorkers
 from jaxmarl_ppo.sweeps.page import PAGE_FILE, sweep_page
 from jaxmarl_ppo.sweeps.progress import SweepProgress
 from jaxmarl_ppo.sweeps.results import SweepResult, TrialResult, best_of, trial_result
@@ -43,6 +43,7 @@ from jaxmarl_ppo.sweeps.samplers import count_trials
 from jaxmarl_ppo.sweeps.storage import database_url, open_locks, open_storage, without_password
 from jaxmarl_ppo.sweeps.study import Study
 from jaxmarl_ppo.sweeps.trial_run import measurement_interval
+from jaxmarl_ppo.sweeps.worker import Worker
 from jaxmarl_ppo.sweeps.workers import Workers
 from jaxmarl_ppo.types import PyTree
 
@@ -177,7 +178,8 @@ class Sweep:
                 self._keep_best(results)
 
             if make_workers is None:
-                workers = LocalWorkers(self.search.num_members, self.run_dir, interruption)
+                call = functools.partial(self._compile, interruption)
+                workers = Worker(self.search.num_members, call=call)
             else:
                 workers = make_workers(self._candidates, self.search.num_members)
             with contextlib.closing(workers):
@@ -186,6 +188,20 @@ class Sweep:
                 ).run()
             tell()
         return self._result(study, stopped_by)
+
+    def _compile(self, interruption: Interruption, function: Callable[[], Any]) -> None:
+        """Call a compilation in this process, which a signal ends.
+
+        Raises:
+            Stopped: On a signal.
+        """
+        try:
+            call_interruptibly(function, interruption)
+        except Stopped as error:
+            raise Stopped(
+                f"stopped during compilation; trials that are over stay in {self.run_dir}",
+                error.signal,
+            ) from None
 
     def _result(self, study: Study, stopped_by: str | None) -> SweepResult:
         """Collect the results so far, and write them as a page."""

@@ -1,4 +1,4 @@
-"""A worker of a search in this process: programs, with runs as replicas."""
+"""A worker of a search: programs, with runs as replicas."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 
 
 class Worker:
-    """Trains runs side by side on the devices of this process.
+    """Trains runs side by side on the devices of this process; alone it serves as `Workers`.
 
     Args:
         num_replicas: number of runs at a time.
@@ -77,7 +77,7 @@ class Worker:
             program, run = self._runs.pop(name)
             program.dismiss(run)
 
-    def end_all(self) -> None:
+    def close(self) -> None:
         """Free all replicas."""
         for name in list(self._runs):
             self.end(name)
