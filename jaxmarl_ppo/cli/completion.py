@@ -1,15 +1,14 @@
 """`jaxmarl-ppo completion`: completion of commands and options for a shell."""
 
 import importlib
-import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Annotated, Literal
 
-from jaxmarl_ppo import cli
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.arguments import Operand, options_of
+from jaxmarl_ppo.cli.main import COMMANDS, module_of
 
 Shell = Literal["bash", "zsh", "fish"]
 # By shell: what completes the words of a command, `{cases}` of which are listed below.
@@ -60,8 +59,8 @@ def words_of_commands() -> dict[str, list[str]]:
     from jaxmarl_ppo.cli.run_options import run_options
 
     words = {}
-    for name, module in _modules().items():
-        options = options_of(_options_class(module))
+    for name in COMMANDS:
+        options = options_of(_options_class(importlib.import_module(module_of(name))))
         if name in ("train", "resume"):
             options += run_options()
         words[name] = [option.flag for option in options]
@@ -69,17 +68,6 @@ def words_of_commands() -> dict[str, list[str]]:
         if name in ("train", "config", "check-env", "envs"):
             words[name] += jaxmarl_envs.names()
     return words
-
-
-def _modules() -> dict[str, ModuleType]:
-    """List the modules of this folder that are commands: they have options and `main`."""
-    names = [each.name for each in pkgutil.iter_modules(cli.__path__)]
-    modules = {name: importlib.import_module(f"{cli.__name__}.{name}") for name in names}
-    return {
-        name.replace("_", "-"): module
-        for name, module in modules.items()
-        if hasattr(module, "main") and hasattr(module, "session")
-    }
 
 
 def _options_class(module: ModuleType) -> type:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jaxmarl_ppo.cli import session
 
@@ -44,60 +45,48 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
     """
     options = session.parse(EvaluateOptions, args, prog)
     run_dir = options.open_run(prog)
+    from jaxmarl_ppo.config.as_json import dump_json
     from jaxmarl_ppo.config.checks import check_seed
-    from jaxmarl_ppo.evaluation import evaluate_run, format_report
+    from jaxmarl_ppo.evaluation import (
+        evaluate_group,
+        evaluate_run,
+        format_group_report,
+        format_report,
+    )
     from jaxmarl_ppo.runs.run_folder import members_of
 
-    if members_of(Path(str(options.run_dir))):
-        return _evaluate_group(options, run_dir)
-    report = evaluate_run(
-        run_dir,
-        episodes=options.episodes,
-        seed=check_seed("seed", options.seed),
-        greedy=options.greedy,
-        matrix=options.cross_play,
-        row_agents=options.row_agents,
-        env=options.env,
-        record=options.record,
-        allow_imports=options.allow_import,
-        exact=options.exact,
-    )
-    if options.json:
-        from jaxmarl_ppo.config.as_json import dump_json
-
-        print(dump_json(report))
+    common: dict[str, Any] = {
+        "episodes": options.episodes,
+        "seed": check_seed("seed", options.seed),
+        "greedy": options.greedy,
+        "env": options.env,
+        "allow_imports": options.allow_import,
+        "exact": options.exact,
+    }
+    group = Path(str(options.run_dir))
+    if members_of(group):
+        for name in ("cross_play", "row_agents", "record"):
+            if getattr(options, name):
+                raise ValueError(
+                    f"{session.flag(name)} has no effect on a group of seeds; evaluate one of its "
+                    f"members, such as {group}/members/seed-0"
+                )
+        checkpoint = None if options.checkpoint is None else run_dir.name
+        report = evaluate_group(group, checkpoint=checkpoint, **common)
+        text = format_group_report(report)
     else:
-        session.show(format_report(report, session.terminal_width()))
-        if options.record is not None:
-            session.show(f"recorded in {options.record}")
-    return 0
-
-
-def _evaluate_group(options: EvaluateOptions, folder: Path) -> int:
-    """Evaluate all members of a group; `folder` is the group's, or that of its checkpoint."""
-    from jaxmarl_ppo.config.checks import check_seed
-    from jaxmarl_ppo.evaluation import evaluate_group, format_group_report
-
-    for name in ("cross_play", "row_agents", "record"):
-        if getattr(options, name):
-            raise ValueError(
-                f"--{name.replace('_', '-')} has no effect on a group of seeds; evaluate one of "
-                f"its members, such as {options.run_dir}/members/seed-0"
-            )
-    report = evaluate_group(
-        Path(str(options.run_dir)),
-        episodes=options.episodes,
-        seed=check_seed("seed", options.seed),
-        greedy=options.greedy,
-        env=options.env,
-        checkpoint=None if options.checkpoint is None else folder.name,
-        allow_imports=options.allow_import,
-        exact=options.exact,
-    )
+        report = evaluate_run(
+            run_dir,
+            matrix=options.cross_play,
+            row_agents=options.row_agents,
+            record=options.record,
+            **common,
+        )
+        text = format_report(report, session.terminal_width())
     if options.json:
-        from jaxmarl_ppo.config.as_json import dump_json
-
         print(dump_json(report))
-    else:
-        session.show(format_group_report(report))
+        return 0
+    session.show(text)
+    if options.record is not None:
+        session.show(f"recorded in {options.record}")
     return 0

@@ -42,24 +42,15 @@ ENV is a name, or your own code: package.module:Class or path/to/file.py:Class.
 Set JAXMARL_PPO_TRACEBACK=1 to see where an error comes from.
 """
 
-# Modules, each with a function `main(args) -> exit status`.
-COMMANDS = {
-    "train": "jaxmarl_ppo.cli.train",
-    "resume": "jaxmarl_ppo.cli.resume",
-    "sweep": "jaxmarl_ppo.cli.sweep",
-    "evaluate": "jaxmarl_ppo.cli.evaluate",
-    "report": "jaxmarl_ppo.cli.report",
-    "watch": "jaxmarl_ppo.cli.watch",
-    "play": "jaxmarl_ppo.cli.play",
-    "runs": "jaxmarl_ppo.cli.runs",
-    "export": "jaxmarl_ppo.cli.export",
-    "config": "jaxmarl_ppo.cli.config",
-    "envs": "jaxmarl_ppo.cli.envs",
-    "new-env": "jaxmarl_ppo.cli.new_env",
-    "check-env": "jaxmarl_ppo.cli.check_env",
-    "bench": "jaxmarl_ppo.cli.bench",
-    "completion": "jaxmarl_ppo.cli.completion",
-}
+COMMANDS = (
+    *("train", "resume", "sweep", "evaluate", "report", "watch", "play", "runs", "export"),
+    *("config", "envs", "new-env", "check-env", "bench", "completion"),
+)
+
+
+def module_of(command: str) -> str:
+    """Name the module of a command, which has a function `main(args) -> exit status`."""
+    return f"jaxmarl_ppo.cli.{command.replace('-', '_')}"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -81,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     try:
         with _plain_warnings(), ending_on_interrupt():
-            status = importlib.import_module(COMMANDS[args[0]]).main(args[1:])
+            status = importlib.import_module(module_of(args[0])).main(args[1:])
     except Exception as error:
         interrupt = _interrupt_behind(error)
         if interrupt is not None:

@@ -16,6 +16,7 @@ from types import FrameType
 from jaxmarl_envs.backend import usable_cores
 from jaxmarl_envs.lifeline import BoundProcess
 from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.main import module_of
 from jaxmarl_ppo.devices.processes import ENDED_FOR_ANOTHER
 from jaxmarl_ppo.machine.interruption import SIGNALS
 from jaxmarl_ppo.machine.text import LINES, printable
@@ -169,17 +170,13 @@ def launch_on_ray(
         raise ValueError("--ray needs --run-dir, a folder that all hosts share")
     assert options.ray is not None
     plan = Plan(
-        begin=(_module_of(command), without_ray(args)),
-        go_on=(_module_of("resume"), resume_args),
+        begin=(module_of(command), without_ray(args)),
+        go_on=(module_of("resume"), resume_args),
         run_dir=str(run_dir.absolute()),
         here=os.getcwd(),
         num_cpus=0,
     )
     return train_on_hosts(options.ray, options.num_hosts, failures, plan)
-
-
-def _module_of(command: str) -> str:
-    return f"jaxmarl_ppo.cli.{command}"
 
 
 def shares(num_cores: int, count: int) -> list[range]:
