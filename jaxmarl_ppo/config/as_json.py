@@ -237,13 +237,6 @@ def read_field(name: str, hint: Any, value: Any, path: str) -> Any:
     return read_int(value) if plain_type(hint) is int else value
 
 
-def _read_policies(data: Any, where: str) -> dict[str, AnyPolicy]:
-    return {
-        name: _read_policy(spec, key_path(where, name))
-        for name, spec in table_of(data, where).items()
-    }
-
-
 def _read_policy(data: Any, where: str) -> AnyPolicy:
     fields = table_of(data, where)
     if "kind" not in fields:
@@ -312,10 +305,10 @@ def _read_schedule(data: Any, where: str) -> Any:
     return Linear(*ends)
 
 
-def _read_env_schedules(data: Any, where: str) -> dict[str, Any]:
-    return {
-        name: _read_schedule(spec, key_path(where, name))
-        for name, spec in table_of(data, where).items()
+def _each(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
+    """Make a function that reads a table, each value by a function of itself and its place."""
+    return lambda data, where: {
+        name: read(value, key_path(where, name)) for name, value in table_of(data, where).items()
     }
 
 
@@ -330,10 +323,10 @@ def _read_curriculum(data: Any, where: str) -> tuple[Stage, ...]:
 # By the name of a field that holds more than plain values: from what was written, and where.
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     "mapping": lambda data, where: mapping_from_json(data),
-    "policies": _read_policies,
+    "policies": _each(_read_policy),
     "network": _read_network,
     "imitate": _read_imitate,
-    "env_schedules": _read_env_schedules,
+    "env_schedules": _each(_read_schedule),
     "space": read_dimensions,
     "curriculum": _read_curriculum,
     "values": lambda data, where: leaves(data, where, lambda x: not isinstance(x, Mapping)),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import yaml
 
 from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.text import table_of_pairs
 from jaxmarl_ppo.machine.files import read_at_most
 
 # What a file may have at most. Each of YAML's values takes some hundred bytes while it is read, and
@@ -160,16 +161,8 @@ def _parse_toml(text: str) -> Any:
 
 
 def _parse_json(text: str) -> Any:
-    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in result:
-                raise _UnreadableError(f"{show(key)} is there twice in one table")
-            result[key] = value
-        return result
-
     try:
-        return json.loads(text, object_pairs_hook=table)
+        return json.loads(text, object_pairs_hook=table_of_pairs)
     except json.JSONDecodeError as error:
         raise _UnreadableError(
             f"{error.msg} (at line {error.lineno}, column {error.colno})"

@@ -71,7 +71,7 @@ def _read_number(text: str) -> int | float | str:
 
 def _read_json(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_table)
+        return json.loads(text, object_pairs_hook=table_of_pairs)
     except json.JSONDecodeError as error:
         shown = text if len(text) <= 80 else text[:77] + "..."
         raise ValueError(f"{shown!r} is neither TOML nor JSON: {error}") from None
@@ -79,12 +79,16 @@ def _read_json(text: str) -> Any:
         raise ValueError("a list or a table is nested too deeply") from None
 
 
-def _table(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a table, in which no key may be there twice."""
+def table_of_pairs(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a table, in which no key may be there twice.
+
+    Raises:
+        ValueError: If one is.
+    """
     table: dict[str, Any] = {}
     for key, value in pairs:
         if key in table:
-            raise ValueError(f"the table names {key!r} twice")
+            raise ValueError(f"{key!r} is there twice in one table")
         table[key] = value
     return table
 
@@ -125,7 +129,7 @@ def read_pairs(text: str, name: str) -> dict[str, str]:
     """
     pairs = [pair.partition("=") for pair in text.split(",")]
     try:
-        return _table((key.strip(), value.strip()) for key, _, value in pairs)
+        return table_of_pairs((key.strip(), value.strip()) for key, _, value in pairs)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 

@@ -12,8 +12,9 @@ import numpy as np
 from jaxmarl_ppo.deploy.onnx_builder import GraphBuilder, UnsupportedError, Value
 
 Params = Mapping[str, Any]
+Operands = Sequence[Value]
 # Results broadcast as the operands do.
-Elementwise = Callable[[GraphBuilder, Sequence[Value], str, Params], str]
+Elementwise = Callable[[GraphBuilder, Operands, str, Params], str]
 
 _SAME = {
     "abs": "Abs",
@@ -55,7 +56,7 @@ _LOGIC = {"and": "And", "not": "Not", "or": "Or", "xor": "Xor"}
 
 
 def _plainly(kind: str) -> Elementwise:
-    def write(graph: GraphBuilder, x: Sequence[Value], dtype: str, params: Params) -> str:
+    def write(graph: GraphBuilder, x: Operands, dtype: str, params: Params) -> str:
         names = [own.name for own in x]
         if x[0].kind != "bool" or kind == "Equal":
             return graph.op(kind, *names)
@@ -78,7 +79,7 @@ def one(graph: GraphBuilder, dtype: str, number: float = 1) -> str:
     return graph.constant(np.array(number, dtype))
 
 
-def _select(graph: GraphBuilder, x: Sequence[Value], dtype: str, params: Params) -> str:
+def _select(graph: GraphBuilder, x: Operands, dtype: str, params: Params) -> str:
     which, *cases = x
     if which.kind != "bool" or len(cases) != 2:
         raise UnsupportedError("`select_n` by integers")
@@ -90,17 +91,17 @@ def _select(graph: GraphBuilder, x: Sequence[Value], dtype: str, params: Params)
     return graph.op("Or", first, second)
 
 
-def _power(graph: GraphBuilder, x: Sequence[Value], dtype: str, params: Params) -> str:
+def _power(graph: GraphBuilder, x: Operands, dtype: str, params: Params) -> str:
     return graph.op("Pow", x[0].name, one(graph, dtype, params["y"]))
 
 
-def _round(graph: GraphBuilder, x: Sequence[Value], dtype: str, params: Params) -> str:
+def _round(graph: GraphBuilder, x: Operands, dtype: str, params: Params) -> str:
     if params["rounding_method"] != 1:
         raise UnsupportedError("`round` of halves away from zero")
     return graph.op("Round", x[0].name)
 
 
-def _finite(graph: GraphBuilder, x: Sequence[Value], dtype: str, params: Params) -> str:
+def _finite(graph: GraphBuilder, x: Operands, dtype: str, params: Params) -> str:
     # Infinity and NaN minus themselves are NaN.
     zero = graph.op("Sub", x[0].name, x[0].name)
     return graph.op("Equal", zero, one(graph, x[0].kind, 0))

@@ -6,28 +6,25 @@ graph.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from jax.export import is_symbolic_dim
 
 from jaxmarl_ppo.deploy.onnx_builder import GraphBuilder, UnsupportedError, Value
-from jaxmarl_ppo.deploy.onnx_elementwise import ELEMENTWISE, one
+from jaxmarl_ppo.deploy.onnx_elementwise import ELEMENTWISE, Operands, Params, one
 from jaxmarl_ppo.deploy.portable import KNOWN as PORTABLE
 
-Params = Mapping[str, Any]
 Results = Sequence[tuple[str, tuple[Any, ...]]]  # type and shape
-Node = Callable[[GraphBuilder, Sequence[Value], Results, Params], Sequence[str]]
+Node = Callable[[GraphBuilder, Operands, Results, Params], Sequence[str]]
 
 
 def _transpose(graph: GraphBuilder, name: str, order: Sequence[int]) -> str:
     return name if list(order) == sorted(order) else graph.op("Transpose", name, perm=order)
 
 
-def _permute(
-    graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params
-) -> list[str]:
+def _permute(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     order = params["permutation"]
     moved = [axis for axis in order if str(x[0].shape[axis]) != "1"]
     if moved == sorted(moved):  # only axes of size 1 move
@@ -35,7 +32,7 @@ def _permute(
     return [_transpose(graph, x[0].name, order)]
 
 
-def _slice(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
+def _slice(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     starts, strides = params["start_indices"], params["strides"] or [1] * len(x[0].shape)
     cut = []
     for axis, (start, size, own) in enumerate(zip(starts, results[0][1], x[0].shape, strict=True)):
@@ -50,15 +47,13 @@ def _slice(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Pa
     return [graph.op("Slice", x[0].name, begins, ends, axes, steps)]
 
 
-def _reverse(
-    graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params
-) -> list[str]:
+def _reverse(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     axes = params["dimensions"]
     begins, ends, steps = ([n] * len(axes) for n in (-1, -(2**31), -1))
     return [graph.op("Slice", x[0].name, *map(graph.integers, (begins, ends, axes, steps)))]
 
 
-def _pad(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
+def _pad(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     before, after, between = zip(*params["padding_config"], strict=True)
     if any(between):
         raise UnsupportedError("`pad` between numbers")
@@ -68,7 +63,7 @@ def _pad(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Para
     return [graph.op("Pad", x[0].name, graph.integers((*before, *after)), x[1].name)]
 
 
-def _iota(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
+def _iota(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     ((dtype, shape),) = results
     axis, numbers = params["dimension"], [1] * len(shape)
     if is_symbolic_dim(shape[axis]):
@@ -79,9 +74,7 @@ def _iota(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Par
 
 
 def _reduce(kind: str) -> Node:
-    def write(
-        graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params
-    ) -> list[str]:
+    def write(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
         axes = graph.integers(params["axes"])
         if not params["axes"]:  # to ONNX, none are all
             return [x[0].name]
@@ -94,9 +87,7 @@ def _reduce(kind: str) -> Node:
 
 
 def _extreme(kind: str) -> Node:
-    def write(
-        graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params
-    ) -> list[str]:
+    def write(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
         (axis,) = params["axes"]
         number = graph.cast(x[0].name, "int32") if x[0].kind == "bool" else x[0].name
         return [graph.cast(graph.op(kind, number, axis=axis, keepdims=0), results[0][0])]
@@ -104,7 +95,7 @@ def _extreme(kind: str) -> Node:
     return write
 
 
-def _dot(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
+def _dot(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     """Multiply by `MatMul` where the axes stand as it takes them, else by `Einsum`."""
     ((left, right), (left_batch, right_batch)) = params["dimension_numbers"]
     ranks, num = [len(own.shape) for own in x], len(left_batch)
@@ -124,7 +115,7 @@ def _dot(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Para
     return [graph.op("Einsum", x[0].name, x[1].name, equation=equation)]
 
 
-def _conv(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
+def _conv(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     numbers = params["dimension_numbers"]
     if set(params["lhs_dilation"]) - {1} or params["batch_group_count"] != 1:
         raise UnsupportedError("`conv_general_dilated` with a dilated input")
@@ -143,9 +134,7 @@ def _conv(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Par
 def _pool(kind: str) -> Node:
     """Reduce windows of axes of space, between the first axis and the last one."""
 
-    def write(
-        graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params
-    ) -> list[str]:
+    def write(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
         window, strides, padding = (
             params[name] for name in ("window_dimensions", "window_strides", "padding")
         )
@@ -171,7 +160,7 @@ def _pool(kind: str) -> Node:
     return write
 
 
-def _gather(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
+def _gather(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     (operand, indices), numbers = x, params["dimension_numbers"]
     # `vmap` over a single policy makes such axes, of size 1.
     paired = numbers["operand_batching_dims"]
@@ -219,9 +208,7 @@ def _gather(graph: GraphBuilder, x: Sequence[Value], results: Results, params: P
     return [_transpose(graph, found, order)]
 
 
-def _dynamic_slice(
-    graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params
-) -> list[str]:
+def _dynamic_slice(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     (operand, *starts), sizes = x, params["slice_sizes"]
     # A window as long as its axis begins at 0.
     axes = [i for i, size in enumerate(sizes) if str(size) != str(operand.shape[i])]
@@ -263,31 +250,27 @@ def _window(
     return graph.op("Slice", operand.name, begins, ends, graph.integers(axes))
 
 
-def _split(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
+def _split(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     sizes = graph.integers([shape[params["axis"]] for _, shape in results])
     if len(results) == 1:
         return [x[0].name]
     return graph.op("Split", x[0].name, sizes, num_outputs=len(results), axis=params["axis"])
 
 
-def _unstack(
-    graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params
-) -> list[str]:
+def _unstack(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     each = [(dtype, (*shape[: params["axis"]], 1)) for dtype, shape in results]
     parts = _split(graph, x, each, params)
     axes = graph.integers([params["axis"]])
     return [graph.op("Squeeze", part, axes) for part in parts]
 
 
-def _stack(graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params) -> list[str]:
+def _stack(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     axes = graph.integers([params["axis"]])
     parts = [graph.op("Unsqueeze", own.name, axes) for own in x]
     return [graph.op("Concat", *parts, axis=params["axis"])]
 
 
-def _cumulate(
-    graph: GraphBuilder, x: Sequence[Value], results: Results, params: Params
-) -> list[str]:
+def _cumulate(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
     axis = graph.constant(np.array(params["axis"]))
     return [graph.op("CumSum", x[0].name, axis, reverse=int(params["reverse"]))]
 

@@ -93,7 +93,7 @@ def read_batch(
         )
     fragment = values["rollout_fragment_length"]
     if num_envs is None:
-        runners = number(values, "num_env_runners") or 1
+        runners = values["num_env_runners"] or 1
         num_envs = int(runners * _positive(values, "num_envs_per_env_runner"))
         if num_envs >= 2**31:
             raise ValueError(
@@ -137,13 +137,11 @@ def read_ppo(
     Raises:
         ValueError: For a value that is invalid here.
     """
-    num_epochs = int(number(values, "num_epochs"))
-    kl_coeff = number(values, "kl_coeff")
+    num_epochs = int(values["num_epochs"])
+    kl_coeff = values["kl_coeff"]
     # Before the first of its steps an iteration's KL divergence is 0, and so is its gradient.
     penalty = values["use_kl_loss"] and kl_coeff != 0 and num_epochs * num_minibatches > 1
     vf_clip = values["vf_clip_param"]
-    if vf_clip is not None:
-        vf_clip = number(values, "vf_clip_param")
     clips_value = vf_clip is not None and vf_clip < math.inf
     steps = (all_decisions_per_step, findings)
     try:
@@ -151,17 +149,17 @@ def read_ppo(
             learning_rate=_schedule(values, "lr", "lr_schedule", *steps),
             num_epochs=num_epochs,
             num_minibatches=num_minibatches,
-            gamma=number(values, "gamma"),
-            gae_lambda=number(values, "lambda"),
-            clip_eps=number(values, "clip_param"),
+            gamma=values["gamma"],
+            gae_lambda=values["lambda"],
+            clip_eps=values["clip_param"],
             value_clip="squared_error" if clips_value else "off",
             value_clip_eps=vf_clip if clips_value else None,
-            value_coef=2.0 * number(values, "vf_loss_coeff"),
+            value_coef=2.0 * values["vf_loss_coeff"],
             entropy_coef=_schedule(values, "entropy_coeff", "entropy_coeff_schedule", *steps),
-            max_grad_norm=None if values["grad_clip"] is None else number(values, "grad_clip"),
+            max_grad_norm=values["grad_clip"],
             kl_control="penalty" if penalty else "off",
             initial_kl_coef=kl_coeff if penalty else None,
-            target_kl=number(values, "kl_target") if penalty else None,
+            target_kl=values["kl_target"] if penalty else None,
             bptt_length=int(values["model"]["max_seq_len"])
             if values["model"]["use_lstm"]
             else None,
@@ -223,25 +221,10 @@ def read_network(values: Mapping[str, Any], findings: Findings) -> dict[str, Any
     }
 
 
-def number(values: Mapping[str, Any], key: str) -> float:
-    """Read a setting that is a number.
-
-    Raises:
-        ValueError: If it is not.
-    """
-    value = values[key]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(
-            f"{key.lstrip('_')} must be a number, got {show(value)}; of a search space, pick one "
-            "value first"
-        )
-    return value
-
-
 def _positive(values: Mapping[str, Any], key: str) -> float:
-    value = number(values, key)
-    if not 0 < value < math.inf:
-        raise ValueError(f"{key.lstrip('_')} must be positive and finite, got {value}")
+    value = values[key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"{key.lstrip('_')} must be positive and finite, got {show(value)}")
     return value
 
 
@@ -257,7 +240,7 @@ def _schedule(
     if former is None:
         if isinstance(values[key], Sequence) and not isinstance(values[key], str):
             return _points(values[key], key, 1.0)
-        return number(values, key)
+        return values[key]
     if all_decisions_per_step is None:
         findings.note(
             f"{former_key}: RLlib counts its steps in decisions of all agents together, here they "
@@ -267,8 +250,6 @@ def _schedule(
 
 
 def _points(spec: Any, key: str, decisions_per_step: float) -> ScheduleSpec:
-    if not all(isinstance(point, Sequence) and len(point) == 2 for point in spec) or not spec:
-        raise ValueError(f"{key} must be a list of pairs [step, value], got {show(spec)}")
     steps = [int(step) for step, _ in spec]
     if steps != sorted(steps):
         raise ValueError(f"the steps of {key} must ascend, got {steps}")
