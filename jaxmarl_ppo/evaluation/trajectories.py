@@ -4,12 +4,11 @@ The file is NumPy's own archive of arrays: every field of `Trajectories` under i
 number `format`. Reading it executes no code, and `numpy.load(path)` reads it without this package.
 """
 
-import dataclasses
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -60,62 +59,40 @@ class Trajectories:
         numbers_as_drawn: as `unsquashed_action`, of `numbers`.
     """
 
-    env: str
-    greedy: bool
-    agents: tuple[str, ...]  # [A]
-    players: tuple[str, ...]  # [Q]
-    policies: tuple[str, ...]  # [P]
-    policy_of: np.ndarray  # [Q] int
-    episode: np.ndarray  # [E] int
-    length: np.ndarray  # [E] int
-    finished: np.ndarray  # [E] bool
-    valid: np.ndarray  # [E, T] bool
-    features: np.ndarray  # [E, T, A, ...]
-    action_mask: np.ndarray  # [E, T, A, W] bool
-    agent_mask: np.ndarray  # [E, T, A] bool
-    alive: np.ndarray  # [E, T, A] bool
-    is_first: np.ndarray  # [E, T, A] bool
-    player: np.ndarray  # [E, T, A] int
-    log_prob: np.ndarray  # [E, T, A]
-    value: np.ndarray  # [E, T, A]
-    reward: np.ndarray  # [E, T, A]
-    terminated: np.ndarray  # [E, T, A] bool
-    truncated: np.ndarray  # [E, T, A] bool
-    action: np.ndarray | None = None  # [E, T, A] int or [E, T, A, W] float
-    unsquashed_action: np.ndarray | None = None  # [E, T, A, W]
-    choices: np.ndarray | None = None  # [E, T, A, C] int
-    numbers: np.ndarray | None = None  # [E, T, A, N]
-    numbers_as_drawn: np.ndarray | None = None  # [E, T, A, N]
+    # Beside its type, the axes of each, `*` for any further ones, and the kinds of its values, as
+    # NumPy calls them.
+    env: Annotated[str, "", "U"]
+    greedy: Annotated[bool, "", "b"]
+    agents: Annotated[tuple[str, ...], "A", "U"]
+    players: Annotated[tuple[str, ...], "Q", "U"]
+    policies: Annotated[tuple[str, ...], "P", "U"]
+    policy_of: Annotated[np.ndarray, "Q", "i"]
+    episode: Annotated[np.ndarray, "E", "i"]
+    length: Annotated[np.ndarray, "E", "i"]
+    finished: Annotated[np.ndarray, "E", "b"]
+    valid: Annotated[np.ndarray, "ET", "b"]
+    features: Annotated[np.ndarray, "ETA*", "biuf"]
+    action_mask: Annotated[np.ndarray, "ETAW", "b"]
+    agent_mask: Annotated[np.ndarray, "ETA", "b"]
+    alive: Annotated[np.ndarray, "ETA", "b"]
+    is_first: Annotated[np.ndarray, "ETA", "b"]
+    player: Annotated[np.ndarray, "ETA", "i"]
+    log_prob: Annotated[np.ndarray, "ETA", "f"]
+    value: Annotated[np.ndarray, "ETA", "f"]
+    reward: Annotated[np.ndarray, "ETA", "f"]
+    terminated: Annotated[np.ndarray, "ETA", "b"]
+    truncated: Annotated[np.ndarray, "ETA", "b"]
+    action: Annotated[np.ndarray | None, "ETA*", "if"] = None
+    unsquashed_action: Annotated[np.ndarray | None, "ETAW", "f"] = None
+    choices: Annotated[np.ndarray | None, "ETAC", "i"] = None
+    numbers: Annotated[np.ndarray | None, "ETAN", "f"] = None
+    numbers_as_drawn: Annotated[np.ndarray | None, "ETAN", "f"] = None
 
 
-# The axes of every array, `*` for any further ones, and the kinds of numbers, as NumPy calls them.
-_LAYOUT = {
-    "env": ("", "U"),
-    "greedy": ("", "b"),
-    "agents": ("A", "U"),
-    "players": ("Q", "U"),
-    "policies": ("P", "U"),
-    "policy_of": ("Q", "i"),
-    "episode": ("E", "i"),
-    "length": ("E", "i"),
-    "finished": ("E", "b"),
-    "valid": ("ET", "b"),
-    "features": ("ETA*", "biuf"),
-    "action_mask": ("ETAW", "b"),
-    "agent_mask": ("ETA", "b"),
-    "alive": ("ETA", "b"),
-    "is_first": ("ETA", "b"),
-    "player": ("ETA", "i"),
-    "action": ("ETA*", "if"),
-    "log_prob": ("ETA", "f"),
-    "value": ("ETA", "f"),
-    "reward": ("ETA", "f"),
-    "terminated": ("ETA", "b"),
-    "truncated": ("ETA", "b"),
-    "unsquashed_action": ("ETAW", "f"),
-    "choices": ("ETAC", "i"),
-    "numbers": ("ETAN", "f"),
-    "numbers_as_drawn": ("ETAN", "f"),
+# By name, the axes of every array, and the kinds of its values.
+_LAYOUT: dict[str, tuple[str, str]] = {
+    name: get_args(hint)[1:]
+    for name, hint in get_type_hints(Trajectories, include_extras=True).items()
 }
 _OPTIONAL = {"unsquashed_action"}
 _IN_PLACE_OF_ACTION = {"choices", "numbers", "numbers_as_drawn"}
@@ -147,7 +124,7 @@ def save_trajectories(path: str | Path, trajectories: Trajectories) -> None:
         ValueError: See `check_new_record`.
     """
     path = check_new_record(path)
-    arrays = {field.name: getattr(trajectories, field.name) for field in _fields()}
+    arrays = {name: getattr(trajectories, name) for name in _LAYOUT}
     with open_atomically(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         version = 1 if trajectories.choices is None else 2
         for name, array in {"format": version, **arrays}.items():
@@ -186,10 +163,6 @@ def load_trajectories(path: str | Path) -> Trajectories:
         if array.ndim == 0 or array.dtype.kind == "U"
     }
     return Trajectories(**{**arrays, **plain})
-
-
-def _fields() -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(Trajectories)
 
 
 def _read_format(file: Npz) -> int | None:
