@@ -262,13 +262,23 @@ def call_interruptibly(function: Callable[[], Result], interruption: Interruptio
     Raises:
         Stopped: If an interruption was requested.
     """
-    from jaxmarl_envs.adapters.incoming.host_thread import HostThread
+    outcome: dict[str, Any] = {}
 
-    def look() -> None:
+    def target() -> None:
+        try:
+            outcome["result"] = function()
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=target, name="compile", daemon=True)
+    thread.start()
+    while thread.is_alive():
         if interruption.requested is not None:
             raise Stopped("stopped during compilation; nothing was learnt", interruption.requested)
-
-    return HostThread().call(function, look)
+        thread.join(_POLL_COMPILE_S)
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["result"]
 
 
 def wait_until_ready(array: "jax.Array") -> None:
