@@ -17,10 +17,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 from numpy.typing import ArrayLike
 
+from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.observations import flatten
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy.calling import AgentShape, Signature
 from jaxmarl_ppo.deploy.exported import ExportedPolicy
 from jaxmarl_ppo.deploy.forms import Form
@@ -32,7 +35,7 @@ from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.population_file import load_player
 from jaxmarl_ppo.policies.snapshot_files import find_snapshot, parse_name
 from jaxmarl_ppo.runs.run_folder import load_run
-from jaxmarl_ppo.types import PolicyStack, Population
+from jaxmarl_ppo.types import PolicyStack, Population, PyTree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +61,12 @@ class Policy(NetworkActor):
         run_dir: str | Path,
         policy: str | None = None,
         agent: str | None = None,
-        **how: Any,
+        *,
+        env: MultiAgentEnv | str | None = None,
+        env_params: PyTree | None = None,
+        network: nn.Module | None = None,
+        config: TrainConfig | None = None,
+        allow_imports: Sequence[str] = (),
     ) -> "Policy":
         """Load one policy of a finished run.
 
@@ -68,13 +76,24 @@ class Policy(NetworkActor):
                 there is only one, or where only one plays `agent`.
             agent: the agent to play, whose widths inputs and outputs then have; None for all that
                 it can play.
-            **how: as for `load_run`: `env`, `env_params`, `network`, `config` and `allow_imports`.
+            env: as `load_run` needs it, like all that follow.
+            env_params: see `load_run`.
+            network: see `load_run`.
+            config: see `load_run`.
+            allow_imports: see `load_run`.
 
         Raises:
             ValueError: If there is no such run, policy or agent, or there are several policies to
                 choose from.
         """
-        run = load_run(run_dir, **how)
+        run = load_run(
+            run_dir,
+            env=env,
+            env_params=env_params,
+            network=network,
+            config=config,
+            allow_imports=allow_imports,
+        )
         path = find_snapshot(Path(run_dir), policy or "")
         parsed = parse_name(policy or "")
         if policy is None or path is None or parsed is None:
