@@ -12,7 +12,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, cast
 
 from jaxmarl_envs import user_envs
 from jaxmarl_envs.core import MultiAgentEnv
@@ -120,7 +120,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:
         name = full_name(name)
         factory = user_envs.load(name)
         if user_envs.is_stepped_in_python(factory):
-            factory = functools.partial(_factory("rllib"), name)
+            factory = _adapted(name, cast(type, factory))
         return _make_own(name, factory, kwargs)
     if name not in all_names():
         close = difflib.get_close_matches(str(name), all_names(), n=1)
@@ -148,6 +148,16 @@ def _factory(name: str) -> EnvFactory:
         module, attribute = factory.split(":")
         return getattr(importlib.import_module(module), attribute)
     return factory
+
+
+def _adapted(name: str, kind: type) -> user_envs.EnvFactory:
+    """Choose what brings in a class of another library that is named by its code."""
+    from jaxmarl_envs.adapters.incoming.own_class import adapter_of, bring_in_class
+
+    adapter = adapter_of(kind)
+    if adapter is None:
+        return functools.partial(_factory("rllib"), name)
+    return functools.partial(bring_in_class, kind, adapter)
 
 
 def _make_own(

@@ -62,7 +62,7 @@ def import_factory(name: str) -> EnvFactory:
             return found
         raise ValueError(
             f"environment {name!r}: {attribute!r} is a class, but no jaxmarl_envs.MultiAgentEnv, "
-            "and lacks the methods reset and step of RLlib's"
+            "and lacks the methods reset and step of RLlib's, PettingZoo's and Gymnasium's"
         )
     if not callable(found):
         raise ValueError(
@@ -85,7 +85,7 @@ def _import_attribute(name: str) -> Any:
 
 
 def is_stepped_in_python(factory: Callable[..., Any]) -> bool:
-    """Return whether something is a class with RLlib's methods, declared or not."""
+    """Return whether something is a class with the methods of plain Python environments."""
     return (
         isinstance(factory, type)
         and not issubclass(factory, MultiAgentEnv)
