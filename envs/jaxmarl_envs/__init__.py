@@ -31,34 +31,26 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"  # of the trainer, too
 
-_MODULES = {
-    "Action": "actions",
-    "ActionLayout": "actions",
-    "Box": "spaces",
-    "Discrete": "spaces",
-    "MultiAgentEnv": "core",
-    "MultiDiscrete": "spaces",
-    "Observation": "core",
-    "Tuple": "spaces",
-    "all_names": "registry",
-    "ask_permission": "permission",
-    "check_against_original": "lockstep.compare",
-    "check_env": "check.full",
-    "from_gymnasium": "adapters.incoming.gymnasium",
-    "from_gymnax": "adapters.incoming.gymnax",
-    "from_jaxmarl": "adapters.incoming.jaxmarl",
-    "from_jumanji": "adapters.incoming.jumanji",
-    "from_openspiel": "adapters.incoming.openspiel",
-    "from_pettingzoo": "adapters.incoming.pettingzoo",
-    "from_pgx": "adapters.incoming.pgx",
-    "from_rllib_env": "adapters.incoming.rllib",
-    "from_vmas": "adapters.incoming.vmas",
-    "installed_names": "registry",
-    "make": "registry",
-    "names": "registry",
-    "quick_check": "check.quick",
-    "register": "registry",
+_NAMES = {  # by the module that has them
+    "actions": "Action ActionLayout",
+    "adapters.incoming.gymnasium": "from_gymnasium",
+    "adapters.incoming.gymnax": "from_gymnax",
+    "adapters.incoming.jaxmarl": "from_jaxmarl",
+    "adapters.incoming.jumanji": "from_jumanji",
+    "adapters.incoming.openspiel": "from_openspiel",
+    "adapters.incoming.pettingzoo": "from_pettingzoo",
+    "adapters.incoming.pgx": "from_pgx",
+    "adapters.incoming.rllib": "from_rllib_env",
+    "adapters.incoming.vmas": "from_vmas",
+    "check.full": "check_env",
+    "check.quick": "quick_check",
+    "core": "MultiAgentEnv Observation",
+    "lockstep.compare": "check_against_original",
+    "permission": "ask_permission",
+    "registry": "all_names installed_names make names register",
+    "spaces": "Box Discrete MultiDiscrete Tuple",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Action",
