@@ -121,6 +121,21 @@ def expect_seen(env, obs, e, seen):
         )
 
 
+class Sorted(Leavers):
+    """`Leavers` whose dictionaries are in orders of their own, as those of a compiled step are."""
+
+    def step(self, actions):
+        return tuple(
+            dict(sorted(by_agent.items(), reverse=place % 2 == 0))
+            for place, by_agent in enumerate(super().step(actions))
+        )
+
+
+def test_the_order_of_a_dictionary_of_agents_means_nothing():
+    plain, other = (Play(here(game), num_envs=2, num_steps=9) for game in (Leavers, Sorted))
+    jax.tree.map(np.testing.assert_array_equal, other.after, plain.after)
+
+
 # ---- Lives, by hand ------------------------------------------------------------------------------
 
 
