@@ -349,11 +349,14 @@ def _recorded_env(
 
 
 def _check_same_agents(env: MultiAgentEnv, record: Mapping[str, Any]) -> None:
-    if list(env.agents) != record["agents"]:
-        raise ValueError(
-            f"the run was trained with the agents {listed(record['agents'])}, but environment "
-            f"{env.name!r} has {listed(env.agents)}"
-        )
+    if list(env.agents) == record["agents"]:
+        return
+    is_reordered = sorted(env.agents) == sorted(record["agents"])
+    hint = "; list them in a fixed order, because that of a set differs by process"
+    raise ValueError(
+        f"the run was trained with the agents {listed(record['agents'])}, but environment "
+        f"{env.name!r} has {listed(env.agents)}{hint if is_reordered else ''}"
+    )
 
 
 def _version(package: str) -> str:

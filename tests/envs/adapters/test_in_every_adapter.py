@@ -1,5 +1,6 @@
 """What holds of environments in plain Python of every kind."""
 
+import itertools
 import random
 import re
 
@@ -43,6 +44,56 @@ def play(env, num_steps, seed=3):
         yield type(outcome)(*(x.copy() for x in outcome)), frame.alive.copy()
         if not frame.alive.any():
             return
+
+
+# ---- Which slot is whose -------------------------------------------------------------------------
+
+
+class OwnLetter(Plan):
+    """Agents observe the codes of their names, and are paid them."""
+
+    def see(self, agent, time):
+        return np.array([ord(agent)], np.float32)
+
+    def pay(self, agent, time):
+        return ord(agent)
+
+
+@pytest.mark.parametrize("kind", ["parallel", "rllib"])
+def test_slots_are_the_same_agents_in_every_object_whatever_order_it_lists_them_in(kind):
+    orders = itertools.cycle([["a", "b"], ["b", "a"]])
+
+    def shuffled():
+        plan = OwnLetter()
+        plan.agents = next(orders)
+        return plan
+
+    env = bring_in(kind, shuffled)
+    letters = [ord(agent) for agent in env.agents]
+    for _ in range(2):
+        np.testing.assert_array_equal(env.pool.make_game().reset(3).features[:, 0], letters)
+        np.testing.assert_array_equal(next(play(env, 1))[0].reward, letters)
+
+
+def test_agents_of_a_set_are_in_the_order_of_their_names():
+    class OfASet(Parallel):
+        def __init__(self):
+            super().__init__(Plan())
+            self.possible_agents = {"b", "a", "d", "c"}
+
+    assert from_pettingzoo(OfASet, num_workers=0).agents == ("a", "b", "c", "d")
+
+
+def test_objects_with_other_agents_are_refused():
+    names = iter(["ab", "ac"])
+
+    def another():
+        plan = Plan()
+        plan.agents = tuple(next(names))
+        return plan
+
+    with pytest.raises(ValueError, match="agents a, b, and another one a, c; all must have"):
+        bring_in("parallel", another)
 
 
 # ---- How long an episode lasts -------------------------------------------------------------------

@@ -88,6 +88,33 @@ def test_environments_of_a_vector_live_side_by_side(mode):
     assert ends >= 12
 
 
+class Rememberer(gymnasium.vector.VectorEnv):
+    """Pays by how much actions differ from those of the step before, which it keeps."""
+
+    num_envs = 2
+    single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+    single_observation_space = gymnasium.spaces.Box(-2.0, 2.0, (1,))
+    action_space, observation_space = (
+        gymnasium.vector.utils.batch_space(space, 2)
+        for space in (single_action_space, single_observation_space)
+    )
+
+    def reset(self, *, seed=None, options=None):
+        self.last = np.zeros((2, 1), np.float32)
+        return self.last, {}
+
+    def step(self, actions):
+        change, self.last = actions - self.last, actions
+        return change, change[:, 0], np.zeros(2, bool), np.zeros(2, bool), {}
+
+
+def test_a_vector_may_keep_the_actions_that_it_is_given():
+    game = from_gymnasium(Rememberer, num_workers=0, horizon=9).pool.make_game()
+    game.reset(0)
+    rewards = [game.step(np.float32([[x], [-x]]))[1].reward.copy() for x in (0.25, 1.0, 0.5)]
+    np.testing.assert_array_equal(rewards, [[0.25, -0.25], [0.75, -0.75], [-0.5, 0.5]])
+
+
 def expect_vector(env, mode, seed):
     """Compare with raw ones until all end at once; return how many did before."""
     raw, ends = [Countdown(limit) for limit in (2, 3, 3)], 0

@@ -115,8 +115,7 @@ class VectorGame(GymnasiumGame):
         self._mode = modes(env.metadata.get("autoreset_mode", modes.NEXT_STEP))
         self._resets_later = self._mode == modes.NEXT_STEP
         self._resets_by_itself = self._mode != modes.DISABLED
-        self._iterate, self._concatenate = library.utils.iterate, library.utils.concatenate
-        self._sent = library.utils.create_empty_array(env.single_action_space, env.num_envs)
+        self._utils = library.utils
 
     @property
     def declared_horizon(self) -> int | None:
@@ -139,7 +138,10 @@ class VectorGame(GymnasiumGame):
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         before = self._alive
         own = self._own_all(action, range(len(self.names)))
-        actions = self._concatenate(self.env.single_action_space, own, self._sent)
+        # Not the same array at every step: the environment may remember it.
+        space = self.env.single_action_space
+        actions = self._utils.create_empty_array(space, len(own))
+        actions = self._utils.concatenate(space, own, actions)
         seen, reward, terminated, truncated, info = self.env.step(actions)
         rows = self._split(seen)
         for slot in range(len(self.names)):
@@ -168,7 +170,7 @@ class VectorGame(GymnasiumGame):
     def _split(self, seen: Any) -> list[Any]:
         """Split a batch of observations into copies: the batch may be overwritten."""
         return [np.copy(row) if isinstance(row, np.ndarray) else row
-                for row in self._iterate(self.env.observation_space, seen)]  # fmt: skip
+                for row in self._utils.iterate(self.env.observation_space, seen)]  # fmt: skip
 
     def _look(self, rows: list[Any], info: Any) -> None:
         self._acting = self._alive

@@ -6,7 +6,8 @@
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jaxmarl_envs.adapters import import_extra
@@ -117,9 +118,8 @@ def from_pettingzoo(
             f"make_fn={make_fn!r}: give a function that makes an environment, such as "
             "lambda: simple_spread_v3.parallel_env()"
         )
-    make_game = functools.partial(_make_game, make_fn, horizon, flatten, joint, at_time_limit)
     return bring_in(
-        make_game,
+        _GameMaker(make_fn, horizon, flatten, joint, at_time_limit),
         horizon=horizon,
         num_workers=num_workers,
         step_timeout=step_timeout,
@@ -127,27 +127,39 @@ def from_pettingzoo(
     )
 
 
-def _make_game(
-    make_fn: Callable[[], Any],
-    horizon: int | None,
-    flatten: bool,
-    joint: bool | None,
-    at_time_limit: str | None,
-) -> PettingZooGame:
-    module = import_extra("pettingzoo", "pettingzoo")
-    env = make_fn()
-    kinds = {module.ParallelEnv: ParallelGame, module.AECEnv: AECGame}
-    for kind, make in kinds.items():
-        if isinstance(env, kind):
-            if not getattr(env, "possible_agents", None):
-                raise ValueError(f"{env} has no possible_agents, and so no fixed number of agents")
-            check_seed(env)
-            game = make(env, horizon, flatten, joint)
-            game.set_at_time_limit(at_time_limit)
-            return game
-    raise ValueError(
-        f"expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made {env!r}"
-    )
+@dataclass
+class _GameMaker:
+    """Makes games of one kind, with the slots of the first one.
+
+    In another process a list that was made of a set has another order.
+    """
+
+    make_fn: Callable[[], Any]
+    horizon: int | None
+    flatten: bool
+    joint: bool | None
+    at_time_limit: str | None
+    agents: Sequence[Any] | None = None
+
+    def __call__(self) -> PettingZooGame:
+        module = import_extra("pettingzoo", "pettingzoo")
+        env = self.make_fn()
+        kinds = {module.ParallelEnv: ParallelGame, module.AECEnv: AECGame}
+        for kind, make in kinds.items():
+            if isinstance(env, kind):
+                if not getattr(env, "possible_agents", None):
+                    raise ValueError(
+                        f"{env} has no possible_agents, and so no fixed number of agents"
+                    )
+                check_seed(env)
+                game = make(env, self.horizon, self.flatten, self.joint, self.agents)
+                self.agents = game.names
+                game.set_at_time_limit(self.at_time_limit)
+                return game
+        raise ValueError(
+            "expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made "
+            f"{env!r}"
+        )
 
 
 def _make_by_id(env_id: str, api: str | None, options: dict[str, Any]) -> Any:

@@ -1,6 +1,6 @@
 """PettingZoo environments as games over a fixed axis of slots: one for each possible agent."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,12 @@ from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Slots, flag, flag
 MOST_KNOWN = 64
 
 
+def in_order(possible_agents: Iterable[Any]) -> tuple[Any, ...]:
+    """List the possible agents; those of a set, whose order differs by process, by name."""
+    is_set = isinstance(possible_agents, Set)
+    return tuple(sorted(possible_agents, key=str) if is_set else possible_agents)
+
+
 class PettingZooGame(SlotGame):
     """A PettingZoo environment; an agent's life ends by a flag, and never without one.
 
@@ -27,12 +33,28 @@ class PettingZooGame(SlotGame):
         horizon: the step at which all who still live are truncated; None for no such limit.
         flatten: write all observations as vectors.
         joint: as in `read_spaces`.
+        agents: the possible agents in the order of the slots; None for the environment's own order.
+
+    Raises:
+        ValueError: If the possible agents are others than `agents`.
     """
 
     def __init__(
-        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
+        self,
+        env: Any,
+        horizon: int | None,
+        flatten: bool = False,
+        joint: bool | None = None,
+        agents: Sequence[Any] | None = None,
     ) -> None:
-        agents = tuple(env.possible_agents)
+        possible = in_order(env.possible_agents)
+        agents = possible if agents is None else agents
+        if set(possible) != set(agents):
+            raise ValueError(
+                "one object of the environment has the possible agents "
+                f"{', '.join(map(str, agents))}, and another one {', '.join(map(str, possible))}; "
+                "all must have the same"
+            )
         own = {a: (env.observation_space(a), env.action_space(a)) for a in agents}
         super().__init__(env, agents, read_spaces(own, flatten, joint), horizon)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
