@@ -339,6 +339,33 @@ def test_a_reading_of_a_limit_that_nobody_knows_is_refused(own):
             from_gymnax(own.Walk(), **wrong)
 
 
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        ("start", r"Discrete\(3, start=5\) does not consist of the integers from 0 to n - 1"),
+        ("binary", r"MultiBinary\(3\) does not consist of the integers from 0 to n - 1"),
+        ("integer", r"Box\(0, 3, .* must hold floats"),
+    ],
+)
+def test_spaces_that_would_be_read_as_others_are_refused(own, kind, complaint):
+    spaces = pytest.importorskip("gymnasium.spaces")
+    space = {
+        "start": spaces.Discrete(3, start=5),
+        "binary": spaces.MultiBinary(3),
+        "integer": spaces.Box(0, 3, (2,), np.int32),
+    }[kind]
+    walk, pair = own.Walk(), Pair()
+    walk.action_space = pair.action_space = lambda _: space
+    for bring_in, game in ((from_gymnax, walk), (from_jaxmarl, pair)):
+        with pytest.raises(ValueError, match=complaint):
+            bring_in(game)
+    if kind != "integer":  # a Box of integers is observed as it is
+        walk = own.Walk()
+        walk.observation_space = lambda _: space
+        with pytest.raises(ValueError, match=complaint):
+            from_gymnax(walk)
+
+
 def test_what_resets_itself_is_refused():
     game = Pair()
     game.auto_reset = True

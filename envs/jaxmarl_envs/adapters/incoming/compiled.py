@@ -33,6 +33,23 @@ def check_interface(function: str, game: Any, library: str, *names: str) -> None
         )
 
 
+def options_of(name: str, space: Any) -> int | None:
+    """Count the options of a library's Discrete; None for a space of another kind.
+
+    Raises:
+        ValueError: If it has `n`, but not the integers from 0 to `n - 1`, as Gymnasium's Discrete
+            with a `start`, and its MultiBinary.
+    """
+    if not hasattr(space, "n"):
+        return None
+    if getattr(space, "shape", ()) or getattr(space, "start", 0) != 0:
+        raise ValueError(
+            f"{name!r}: the space {space!r} does not consist of the integers from 0 to n - 1; give "
+            "a Discrete of the environment's own library, and convert its elements yourself"
+        )
+    return int(space.n)
+
+
 def strongly_typed(tree: Any) -> Any:
     """Turn Python numbers, such as clocks of a first state, into arrays of the type of a step's."""
     return jax.tree.map(_strongly_typed, tree)

@@ -21,6 +21,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.compiled import (
     NEVER,
     check_interface,
+    options_of,
     strongly_typed,
     unknown_id,
 )
@@ -177,7 +178,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         # Of the spaces only the bounds depend on the parameters.
         space = self.game.observation_space(self._default_params)
         width = _flat_bounds(name, space)[0].size
-        self._num_symbols = space.n if _is_discrete(space) else None
+        self._num_symbols = options_of(name, space)
         self.seen = slice(None) if observed is None else _indices(observed, width)
         self._action_width = self.action_layout(self._default_params).width
         self._action_shape = self.game.action_space(self._default_params).shape
@@ -212,8 +213,8 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         """Return the action space of one game, flattened."""
         self.agent_index(agent)
         space = self.game.action_space(params)
-        if _is_discrete(space):
-            return Discrete(space.n)
+        if (num_options := options_of(self.name, space)) is not None:
+            return Discrete(num_options)
         low, high = _flat_bounds(self.name, space)
         if not jnp.issubdtype(space.dtype, jnp.floating):
             raise ValueError(f"{self.name!r}: the action space {space} must hold floats")
@@ -348,14 +349,10 @@ def _limits(params: Any) -> dict[str, Any]:
     return {name: getattr(params, name) for name in _LIMITS if hasattr(params, name)}
 
 
-def _is_discrete(space: Any) -> bool:
-    return hasattr(space, "n")
-
-
 def _flat_bounds(name: str, space: Any) -> tuple[Any, Any]:
     """Return the lowest and highest elements of a gymnax space as vectors, `[D]` each."""
-    if _is_discrete(space):
-        return np.zeros(space.n), np.ones(space.n)
+    if (num_options := options_of(name, space)) is not None:
+        return np.zeros(num_options), np.ones(num_options)
     if not hasattr(space, "low") or not hasattr(space, "high"):
         raise ValueError(f"{name!r}: the space {space} must be a Discrete or a Box")
     # Bounds may depend on the parameters, as those of Pendulum do on the greatest torque.

@@ -14,7 +14,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.actions import ActionLayout
-from jaxmarl_envs.adapters.incoming.compiled import check_interface, check_planes
+from jaxmarl_envs.adapters.incoming.compiled import check_interface, check_planes, options_of
 from jaxmarl_envs.adapters.incoming.jaxmarl_build import build
 from jaxmarl_envs.adapters.incoming.jaxmarl_rules import rules_of
 from jaxmarl_envs.adapters.incoming.time_limit import check_limits, earliest, read_ends
@@ -149,7 +149,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
                 f"shaped_reward={shaped_reward!r} has no effect: {name!r} gives no shaped rewards"
             )
         self._shaped_reward = float(shaped_reward) if has_shaped_reward else None
-        self._spaces = [_action_space(self.game.action_space(a)) for a in self.game.agents]
+        self._spaces = [_action_space(name, self.game.action_space(a)) for a in self.game.agents]
         self._shapes, self._state_types = self._look()
         self._shape = tuple(np.max(self._shapes, axis=0).tolist())  # of the widest agent
         self._layout = ActionLayout(dict(zip(self.agents, self._spaces, strict=True)))
@@ -302,20 +302,25 @@ def _one_bound(space: Any, name: str, infinite: float) -> float:
     return float(bound) if np.ndim(bound) == 0 else infinite
 
 
-def _action_space(space: Any) -> Discrete | MultiDiscrete | Box:
+def _action_space(name: str, space: Any) -> Discrete | MultiDiscrete | Box:
     """Turn one of JaxMARL's action spaces into ours, flattened.
 
     Raises:
         ValueError: If it is of another kind.
     """
-    if hasattr(space, "n"):
-        return Discrete(int(space.n))
+    if (num_options := options_of(name, space)) is not None:
+        return Discrete(num_options)
     if hasattr(space, "num_categories"):
         return MultiDiscrete(np.asarray(space.num_categories).tolist())
     if not hasattr(space, "low"):
         raise ValueError(
             f"the action space {type(space).__name__} of JaxMARL: valid kinds are Discrete, "
             "MultiDiscrete and Box"
+        )
+    if not jnp.issubdtype(getattr(space, "dtype", jnp.float32), jnp.floating):
+        raise ValueError(
+            f"{name!r}: the action space {space!r} must hold floats; integers are choices, of a "
+            "MultiDiscrete"
         )
     shape = (int(np.prod(space.shape)),)
     low, high = (
