@@ -3,6 +3,7 @@
 import itertools
 import random
 import re
+import warnings
 
 import gymnasium
 import jax
@@ -23,6 +24,7 @@ from jaxmarl_envs.adapters.incoming.slot_game import (
     LostRewardWarning,
     ObservationOutsideSpaceWarning,
 )
+from jaxmarl_envs.adapters.incoming.unused_masks import UnusedMaskWarning
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_ppo import LSTM, PolicySpec, PPOConfig, TrainConfig, Trainer, make_learner
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
@@ -44,6 +46,71 @@ def play(env, num_steps, seed=3):
         yield type(outcome)(*(x.copy() for x in outcome)), frame.alive.copy()
         if not frame.alive.any():
             return
+
+
+# ---- Action masks --------------------------------------------------------------------------------
+
+
+class Hinting(Plan):
+    """Has an info, by name."""
+
+    hint = ("legal_moves", [0])
+
+    def tell(self, agent, time):
+        return dict([self.hint])
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(
+    ("key", "value", "is_told"),
+    [
+        ("legal_moves", [0], True),
+        ("availableActions", np.array([1, 0]), True),
+        ("action_masks", (1, 0), True),
+        ("action_mask", np.array([1, 0]), False),
+        ("legal_moves", 2, False),
+        ("legal_moves", np.float32(2), False),
+        ("masked_cells", [0], False),
+    ],
+)
+def test_an_info_that_is_called_like_a_mask_and_is_none_is_told(kind, key, value, is_told):
+    class Told(Hinting):
+        hint = (key, value)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        bring_in(kind, Told)
+    told = [str(x.message) for x in caught if isinstance(x.message, UnusedMaskWarning)]
+    assert len(told) == is_told
+    assert all(re.search(rf"info\['{key}'\], .*action_mask", text) for text in told)
+
+
+@EVERY_KIND
+def test_a_part_of_observations_that_is_called_like_a_mask_and_is_none_is_told(kind):
+    class Nested(Plan):
+        space = spaces.Dict(
+            board=spaces.Dict(x=Plan.space, action_mask=spaces.MultiBinary(2)),
+            valid_moves=spaces.MultiBinary(3),  # of two actions
+        )
+
+        def see(self, agent, time):
+            board = {"x": super().see(agent, time), "action_mask": np.array([1, 0], np.int8)}
+            return {"board": board, "valid_moves": np.ones(3, np.int8)}
+
+    with pytest.warns(UnusedMaskWarning, match=r"has observation\['board'\]\['action_mask'\], "):
+        bring_in(kind, Nested)
+
+
+def test_a_method_that_is_called_like_a_mask_is_told_also_within_a_wrapper():
+    class Maskable(Single):
+        def action_masks(self):
+            return [1, 0]
+
+    def make_wrapped():
+        return gymnasium.Wrapper(Maskable(Plan()))
+
+    with pytest.warns(UnusedMaskWarning, match=r"has action_masks\(\), which may be"):
+        from_gymnasium(make_wrapped, num_workers=0)
 
 
 # ---- Which slot is whose -------------------------------------------------------------------------

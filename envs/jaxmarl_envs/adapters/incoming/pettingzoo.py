@@ -105,6 +105,7 @@ def from_pettingzoo(
     Warns:
         UnrepeatableEnvironmentWarning: an episode differs when it is repeated.
         ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
+        UnusedMaskWarning: something is called like an action mask, and is not used as one.
 
     Raises:
         ValueError: If it is not a function, the environment is neither parallel nor AEC or has no

@@ -138,6 +138,7 @@ def from_rllib_env(
     Warns:
         UnrepeatableEnvironmentWarning: an episode differs when it is repeated.
         ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
+        UnusedMaskWarning: something is called like an action mask, and is not used as one.
 
     Raises:
         ValueError: If it is not a function, it returns no such environment, ids or spaces cannot be

@@ -13,6 +13,7 @@ from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
 from jaxmarl_envs.adapters.incoming.host_worker import all_true, any_true
 from jaxmarl_envs.adapters.incoming.slot_row import MANY, SlotRow, Spaces, rows_in_common, stack
+from jaxmarl_envs.adapters.incoming.unused_masks import called_like_masks
 from jaxmarl_envs.core import MEASURES
 
 # Infos that are no metrics.
@@ -38,6 +39,7 @@ class Noticed(NamedTuple):
     strays: set[Any]  # agents that observe numbers outside their spaces
     losers: set[Any]  # agents whose rewards are lost
     metrics: set[str]  # names of numbers in infos
+    masks: set[str]  # names of infos that are called like action masks
 
 
 class Slots(NamedTuple):
@@ -104,7 +106,7 @@ class SlotGame:
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
         self._seed = self._time = 0
-        self.noticed = Noticed(set(), set(), set())
+        self.noticed = Noticed(set(), set(), set(), set())
         self._low, self._high = self._bounds()
         self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
         # Numbers between these are within all bounds, which is seen sooner.
@@ -256,6 +258,8 @@ class SlotGame:
         """Fill in the metrics of an agent that lived before the step."""
         if not info or not isinstance(info, Mapping) or not self._lived[slot]:
             return
+        if self.metrics is None:
+            self.noticed.masks.update(called_like_masks(info))
         for name, value in _numbers(info):
             if name in self._columns:
                 outcome.metrics[slot, self._columns[name]] = value

@@ -25,6 +25,7 @@ from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWa
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.adapters.incoming.slot_game import Noticed, SlotGame
 from jaxmarl_envs.adapters.incoming.slot_row import HasSpaces
+from jaxmarl_envs.adapters.incoming.unused_masks import warn_of_unused_masks
 from jaxmarl_envs.core import MEASURES
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
 
@@ -125,6 +126,7 @@ def bring_in(
     Warns:
         UnrepeatableEnvironmentWarning: episodes do not repeat.
         ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
+        UnusedMaskWarning: something is called like an action mask, and is not used as one.
 
     Raises:
         ValueError: If it cannot be made or played.
@@ -145,6 +147,7 @@ def bring_in(
             UnrepeatableEnvironmentWarning,
             stacklevel=3,
         )
+    warn_of_unused_masks(name, game, found.noticed.masks)
     layout = layout_of(game, found, horizon, max_actors)
     make_found = functools.partial(_make_found, make_game, found)
     return env_class(name, layout, make_found, num_workers, step_timeout)
