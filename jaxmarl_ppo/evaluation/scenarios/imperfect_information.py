@@ -11,7 +11,6 @@ from jaxmarl_envs.poker import InformationTable as PokerTable
 from jaxmarl_envs.poker import Poker
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.scenarios.tabulated import (
-    PERFECT,
     action_probabilities,
     exploitability_report,
     observe_all,
@@ -49,18 +48,12 @@ def _report(
     seats = policies_by_seat(learner, lambda player: tabulate(evaluation, table, observe, player))
     # Sampled play comes first: bluffs are random, and greedy play never or always bluffs.
     ways = {"stochastic": lambda policy: policy, "greedy": table.greedy}
-    exploitability = exploitability_report(env.agents, seats, ways, table.best_response_value)
-    headline = [
-        f"{name} policy: exact exploitability {exploitability[name]:.4f} {unit}"
-        + (" (an equilibrium)" if exploitability[name] < PERFECT else "")
-        for name in ways
-    ]
-    report: Report = {"exploitability": exploitability, "headline": headline}
+    report = exploitability_report(env.agents, seats, ways, table.best_response_value, f" {unit}")
     if len(seats) == len(env.agents):
         # If a seat has several policies, the first one represents all.
         first, second = (next(iter(seats[agent].values())) for agent in env.agents)
         report["value"] = table.expected_value(first, second)
-        headline.append(f"the first player wins {report['value']:.4f} {unit}, exactly")
+        report["headline"].append(f"the first player wins {report['value']:.4f} {unit}, exactly")
     return report
 
 

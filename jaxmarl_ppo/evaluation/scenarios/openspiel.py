@@ -15,7 +15,6 @@ from jaxmarl_envs.policy_table import checked_policy, most_probable
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, Scenario
 from jaxmarl_ppo.evaluation.scenarios.tabulated import (
     EXPLOITABILITY_PATHS,
-    PERFECT,
     action_probabilities,
     exploitability_report,
     policies_by_seat,
@@ -49,13 +48,7 @@ def report_openspiel(evaluation: Evaluation) -> Report:
         return _best_response_value(env, decisions, policy, env.agent_index(responder))
 
     ways = {"stochastic": lambda policy: policy, "greedy": most_probable}
-    exploitability = exploitability_report(env.agents, seats, ways, best_response_value)
-    headline = [
-        f"{name} policy: exact exploitability {exploitability[name]:.4f} per game"
-        + (" (an equilibrium)" if exploitability[name] < PERFECT else "")
-        for name in ways
-    ]
-    return {"exploitability": exploitability, "headline": headline}
+    return exploitability_report(env.agents, seats, ways, best_response_value, " per game")
 
 
 SCENARIO = Scenario(OpenSpiel, report_openspiel, 1024, EXPLOITABILITY_PATHS)

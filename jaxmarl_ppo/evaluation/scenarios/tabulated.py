@@ -130,6 +130,8 @@ def exploitability_report(
     seats: Mapping[str, Mapping[str, np.ndarray]],
     ways: Mapping[str, Callable[[np.ndarray], np.ndarray]],
     best_response_value: Callable[[np.ndarray, str], float],
+    unit: str,
+    perfect: str = "an equilibrium",
 ) -> Report:
     """Report the value of a best response to every policy, and its mean over both seats.
 
@@ -138,9 +140,12 @@ def exploitability_report(
         seats: tables of the policies in each seat, by name.
         ways: of playing a table, by name.
         best_response_value: the most that the other seat can win against a table.
+        unit: of exploitability in the headline, after a space; empty for none.
+        perfect: what the headline calls play that nobody can exploit.
 
     Returns:
-        The exploitability of each way, and `best_response`, by way, seat and policy.
+        `exploitability`: that of each way, and `best_response`, by way, seat and policy.
+        `headline`: a line for each way.
     """
     other = dict(zip(agents, reversed(agents), strict=True))
     responses = {
@@ -157,4 +162,12 @@ def exploitability_report(
         name: float(np.mean([np.mean(list(values.values())) for values in found.values()]))
         for name, found in responses.items()
     }
-    return {**exploitability, "best_response": responses}
+    headline = [
+        f"{name} policy: exact exploitability {value:.4f}{unit}"
+        + (f" ({perfect})" if value < PERFECT else "")
+        for name, value in exploitability.items()
+    ]
+    return {
+        "exploitability": {**exploitability, "best_response": responses},
+        "headline": headline,
+    }

@@ -12,7 +12,6 @@ from jaxmarl_ppo.evaluation.scenarios.against_random import (
 )
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.scenarios.tabulated import (
-    PERFECT,
     action_probabilities,
     exploitability_report,
     observe_all,
@@ -38,7 +37,9 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
         ),
     )
     ways = {"greedy": table.greedy, "stochastic": lambda policy: policy}
-    exploitability = exploitability_report(env.agents, seats, ways, table.best_response_value)
+    exact = exploitability_report(
+        env.agents, seats, ways, table.best_response_value, "", "perfect play"
+    )
     # If a seat has several policies, the first one represents all.
     first = {agent: next(iter(policies.values())) for agent, policies in seats.items()}
     against = {
@@ -46,16 +47,11 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
         for name, way in ways.items()
     }
     headline = [
-        f"{name} policy: exact exploitability {exploitability[name]:.4f}"
-        + (" (perfect play)" if exploitability[name] < PERFECT else "")
-        for name in ways
-    ]
-    headline += [
         f"{name} policy, exactly, {words}"
         for name, opponents in against.items()
         for words in results_in_words(opponents)
     ]
-    return {"exploitability": exploitability, "against": against, "headline": headline}
+    return {**exact, "against": against, "headline": exact["headline"] + headline}
 
 
 def move_probabilities(
