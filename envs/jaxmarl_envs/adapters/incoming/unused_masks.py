@@ -17,6 +17,9 @@ _NAME = re.compile(
     r"|(action|move)s?_?masks?",
     re.IGNORECASE,
 )
+# Methods that give masks to sb3-contrib, and to PyMARL. Others, such as Level-Based Foraging's
+# `get_valid_actions`, are often an environment's own.
+_METHODS = ("action_masks", "get_avail_actions", "get_avail_agent_actions")
 
 
 class UnusedMaskWarning(UserWarning):
@@ -64,7 +67,12 @@ def warn_of_unused_masks(name: str, game: MayHaveMasks, infos: set[str]) -> None
             if part.path and _NAME.fullmatch(str(part.path[-1]))
             if math.prod(part.shape) in (sum(own.counts), math.prod(own.counts))
         }
-    found |= {f"{method}()" for env in _unwrapped(game.env) for method in _methods(env)}
+    found |= {
+        f"{method}()"
+        for env in _unwrapped(game.env)
+        for method in _METHODS
+        if callable(getattr(type(env), method, None))
+    }
     if found:
         warnings.warn(
             f"environment {name!r} has {', '.join(sorted(found))}, which may be an action mask and "
@@ -83,11 +91,3 @@ def _unwrapped(env: Any) -> Iterator[Any]:
             return
         yield env
         env = getattr(env, "env", None)
-
-
-def _methods(env: Any) -> list[str]:
-    return [
-        name
-        for name in dir(type(env))
-        if _NAME.fullmatch(name.removeprefix("get_")) and callable(getattr(type(env), name))
-    ]
