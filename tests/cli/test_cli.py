@@ -270,8 +270,11 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --env-kwargs name=5", "'tic_tac_toe' takes no option 'name'; valid"),
         ("train relay --env-kwargs x=5", "'relay' takes no option 'x'; valid options: none"),
         ("train tic_tac_toe --env-kwargs k=2 --env-kwargs k=3", "--env-kwargs gives 'k' twice"),
-        ("train tic_tac_toe --mapping x=a,x=b,o=c", "mapping: the table names 'x' twice"),
-        ('train tic_tac_toe --mapping {"x":"a","x":"b"}', "mapping: the table names 'x' twice"),
+        ("train tic_tac_toe --mapping x=a,x=b,o=c", "mapping: 'x' is there twice in one table"),
+        (
+            'train tic_tac_toe --mapping {"x":"a","x":"b"}',
+            "mapping: 'x' is there twice in one table",
+        ),
         ('train tic_tac_toe --mapping {"x":', "--mapping: '{\"x\":' is neither TOML nor JSON"),
         (
             'train tic_tac_toe --mapping {"kind":"ensemble","sise":2}',
