@@ -15,7 +15,7 @@ from documents import ROOT
 from hybrid_env_deploy import Hybrid
 from page_data import read_page
 from PIL import Image
-from probe_envs import tiny_learner
+from probe_envs import OpenReach, tiny_learner
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.policies import PolicySpec
@@ -85,6 +85,14 @@ def test_every_decision_is_told(board, written):
                 assert list(shares.values())[:-1] == sorted(shares.values(), reverse=True)[:-1]
                 for k, share in shares.items():
                     np.testing.assert_allclose(share, replay.probs[t, slot, k], rtol=0.01)
+
+
+def test_a_bound_that_is_missing_is_null():
+    learner = tiny_learner(OpenReach(), None)
+    population = jax.jit(learner.init_population)(jax.random.key(1))
+    replays = replay_episodes(learner, population, 1, jax.random.key(0))
+    data = read_page(replay_page(replays, learner.env, "open").html)
+    assert data["layout"]["bounds"] == [[[-1.0, None]], [[0.0, 1.0], [None, None]]]
 
 
 def test_every_factor_of_a_decision_is_told():

@@ -112,10 +112,12 @@ function decision(now) {
 }
 
 // The three cells of a bar: its name, the bar, and words.
+// A share of null has no bar.
 function bar(name, isTaken, share, words) {
   const fill = make("i");
   fill.style.width = `${Math.round(100 * share)}%`;
-  return [make("span", { className: isTaken ? "taken" : "" }, name), make("span", { className: "bar" }, fill), make("span", {}, words)];
+  const line = make("span", { className: share === null ? "" : "bar" }, fill);
+  return [make("span", { className: isTaken ? "taken" : "" }, name), line, make("span", {}, words)];
 }
 
 const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
@@ -141,10 +143,10 @@ function factors(slot, now) {
   });
   const rows = now.numbers.flatMap((x, k) => {
     const [low, high] = bounds[slot][k];
-    const ranged = low !== null && high !== null;
-    const share = ranged && high > low ? (x - low) / (high - low) : 0;
-    const range = ranged ? ` (${number(low)} to ${number(high)})` : "";
-    return bar(factorName(starts.at(-1) + k, `number ${k + 1}`), true, share, `${number(x)}${range}`);
+    const name = factorName(starts.at(-1) + k, `number ${k + 1}`);
+    if (low === null || high === null) return bar(name, true, null, number(x));
+    const share = high > low ? (x - low) / (high - low) : 0;
+    return bar(name, true, share, `${number(x)} (${number(low)} to ${number(high)})`);
   });
   if (rows.length) groups.push(make("div", { className: "factor" }, make("div", { className: "bars" }, ...rows)));
   return groups;
