@@ -320,7 +320,7 @@ def test_actions_that_cannot_be_played_are_refused(action, message):
 
 
 def test_observations_without_a_size_are_refused():
-    with pytest.raises(ValueError, match="has no fixed size"):
+    with pytest.raises(ValueError, match="has no fixed size; an observation is a Box"):
         here(lambda: Spaces([spaces.Sequence(spaces.Discrete(2))] * 2))
 
 

@@ -245,7 +245,10 @@ def _observation_box(agent: Hashable, space: Any, flat: bool) -> Box:
     if not _is_box(space):
         space = _spaces().flatten_space(space)
         if not _is_box(space):
-            raise ValueError(f"agent {agent!r}: the observation space {given} has no fixed size")
+            raise ValueError(
+                f"agent {agent!r}: the observation space {given} has no fixed size; an observation "
+                "is a Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these"
+            )
     shape = (int(np.prod(space.shape)),) if flat or not space.shape else space.shape
     scale = _scale(given)
     with np.errstate(over="ignore"):  # the greatest number of a float64 is infinite here
