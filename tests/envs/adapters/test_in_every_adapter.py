@@ -17,6 +17,7 @@ from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
 from jaxmarl_envs.adapters.incoming.host_episodes import SeparateEpisodes
 from jaxmarl_envs.adapters.incoming.host_pool import ForgottenEpisodeWarning
+from jaxmarl_envs.adapters.incoming.host_steps import Steps
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
@@ -192,11 +193,11 @@ def test_a_longer_episode_than_is_remembered_goes_on_and_begins_anew_where_it_ca
     pool.reset(seeds)
     nothing = np.zeros((1, 2), np.int32)
     for time in range(1_100):
-        final, *_ = pool.step(seeds, np.array([time]), past, nothing)
+        final, *_ = pool.step(Steps(seeds, np.array([time]), past, nothing))
     assert final.features[0, 0, 0] == 1_100
     pool.close()
     with pytest.warns(ForgottenEpisodeWarning, match=r"1,100 steps begins anew.* 1,000 of its"):
-        final, *_ = pool.step(seeds, np.array([1_100]), past, nothing)
+        final, *_ = pool.step(Steps(seeds, np.array([1_100]), past, nothing))
     assert final.features[0, 0, 0] == 1
 
 
@@ -545,7 +546,7 @@ def test_what_repeats_on_a_new_object_alone_gets_one_for_every_episode(kind):
     seeds, past = np.array([4]), np.zeros((1, env.layout.capacity, env.num_agents), np.int32)
     for _ in range(3):
         assert env.pool.reset(seeds).features[0, 0].tolist() == [1.0]
-    final, *_ = env.pool.step(seeds, np.array([0]), past, past[:, 0], seeds)
+    final, *_ = env.pool.step(Steps(seeds, np.array([0]), past, past[:, 0], seeds))
     assert final.features[0, 0].tolist() == [1.0]
 
 
@@ -562,7 +563,8 @@ def test_in_a_worker_an_environment_s_own_seed_of_the_global_generator_holds():
     seeds, past = np.array([4]), np.zeros((1, env.layout.capacity, env.num_agents), np.int32)
     seen = [env.pool.reset(seeds).features.copy()]
     for time in range(3):
-        seen.append(env.pool.step(seeds, np.array([time]), past, past[:, 0])[0].features.copy())
+        steps = Steps(seeds, np.array([time]), past, past[:, 0])
+        seen.append(env.pool.step(steps)[0].features.copy())
     env.close()
     own = random.Random(4)
     assert np.ravel(seen).tolist() == [np.float32(own.random()) for _ in range(4 * 2)]
@@ -577,13 +579,13 @@ def test_a_replay_that_ends_early_is_told_and_begins_anew(kind):
     seeds, past = np.array([4]), np.zeros((1, env.layout.capacity, env.num_agents), np.int32)
     env.pool.reset(seeds)
     for time in range(4):
-        env.pool.step(seeds, np.array([time]), past, past[:, 0], seeds)
+        env.pool.step(Steps(seeds, np.array([time]), past, past[:, 0], seeds))
     env.pool.close()
     Shrinking.length = 1
     with pytest.warns(
         UnrepeatableEnvironmentWarning, match=r"ended at step \d of 4 and begins anew"
     ):
-        env.pool.step(seeds, np.array([4]), past, past[:, 0], seeds)
+        env.pool.step(Steps(seeds, np.array([4]), past, past[:, 0], seeds))
 
 
 @EVERY_KIND
