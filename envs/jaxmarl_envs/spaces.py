@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 # The most combinations of several choices that can be learned as one.
 MAX_CHOICES = 10_000
-_NO_BOUND = 1e38
+_NO_BOUND = 1e38  # ends of a Box that are at least this far away are no bounds
 
 
 @dataclass(frozen=True)
