@@ -125,12 +125,13 @@ def key_of(run: Run) -> tuple[int, int, int]:
 def next_run(runs: Sequence[Run], map_names: Sequence[str]) -> tuple[str, str, int] | None:
     """Choose what is run next: map, variant and seed; None once nothing is left.
 
-    First every network with seed 0, map by map; then the best one and JaxMARL's.
+    First every network with seed 0, the cheapest on all maps first; then, map by map, the best
+    one and JaxMARL's.
     """
-    for name in map_names:
-        own = {(run["variant"], run["seed"]): run["result"] for run in runs if run["map"] == name}
-        for variant in VARIANTS:
-            if (variant, 0) not in own:
+    done = {(run["map"], run["variant"], run["seed"]) for run in runs}
+    for variant in VARIANTS:
+        for name in map_names:
+            if (name, variant, 0) not in done:
                 return name, variant, 0
     for name in map_names:
         own = {(run["variant"], run["seed"]): run["result"] for run in runs if run["map"] == name}

@@ -20,14 +20,14 @@ def run_of(name, variant, seed, result, cpu_seconds=1200.0):
     }  # fmt: skip
 
 
-def test_every_network_comes_before_the_best_one_and_the_baseline():
+def test_every_network_comes_on_every_map_before_the_best_one_and_the_baseline():
     results = dict(zip(VARIANTS, (0.2, 0.9, 0.4, 0.1), strict=True))
     runs, order = [], []
     while (chosen := smax_at_length.next_run(runs, MAPS[:2])) is not None:
         name, variant, seed = chosen
         order.append(chosen)
         runs.append(run_of(name, variant, seed, results.get(variant, 0.0)))
-    every = [(name, variant, 0) for name in MAPS[:2] for variant in VARIANTS]
+    every = [(name, variant, 0) for variant in VARIANTS for name in MAPS[:2]]
     further = [("mlp_central", 1), (THEIRS, 0), (THEIRS, 1)]
     assert order == every + [(name, *last) for name in MAPS[:2] for last in further]
 
