@@ -61,7 +61,7 @@ def compile_ahead(
         "device": wanted.chip.name,
         "num_devices": len(wanted.devices),
         "jax": jax.__version__,
-        **count(body, wanted.chip),
+        **count(body, wanted.chip, config.rollout_unroll),
         **memory,
         "floor_ms": _floor(learner, body, wanted),
         "env_steps": config.env_steps(1),
@@ -83,12 +83,13 @@ def _lower(learner: Learner, target: Target) -> Any:
     return devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,)).lower(state)
 
 
-def count(body: Body, chip: Chip) -> dict[str, Any]:
+def count(body: Body, chip: Chip, unroll: int = 1) -> dict[str, Any]:
     """Count kernels, round trips, loops of unknown length and collectives.
 
     Args:
         body: of a training step.
         chip: of the target. A TPU runs loops and branches without its host.
+        unroll: environment steps in an iteration of the rollout's loop.
     """
     runs = _runs(body)
     asks = chip.platform == "gpu"
@@ -101,12 +102,12 @@ def count(body: Body, chip: Chip) -> dict[str, Any]:
             before["bytes"] += size * times
     return {
         "kernels": {
-            "env_step": max(map(_total, env_steps), default=0),
+            "env_step": max(map(_total, env_steps), default=0) / unroll,
             "gradient": _of_gradients(body),
             "iteration": sum(own.kernels * times for own, times in runs),
         },
         "round_trips": {
-            "env_step": asks * max(map(_waits, env_steps), default=0),
+            "env_step": asks * max(map(_waits, env_steps), default=0) / unroll,
             "iteration": asks * _waits(body),
         },
         "loops": [

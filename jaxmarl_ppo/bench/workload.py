@@ -32,6 +32,7 @@ class Workload:
         matmul_precision: as `TrainConfig.matmul_precision`.
         fused_gradients: as `TrainConfig.fused_gradients`.
         fused_acting: as `TrainConfig.fused_acting`.
+        rollout_unroll: as `TrainConfig.rollout_unroll`.
         num_devices: as `TrainConfig.num_devices`.
     """
 
@@ -48,6 +49,7 @@ class Workload:
     matmul_precision: MatmulPrecision = "float32"
     fused_gradients: bool = False
     fused_acting: bool = False
+    rollout_unroll: int = 1
     num_devices: int | None = None
 
     def make(self) -> tuple[MultiAgentEnv, PyTree, TrainConfig]:
@@ -74,6 +76,7 @@ class Workload:
             matmul_precision=self.matmul_precision,
             fused_gradients=self.fused_gradients,
             fused_acting=self.fused_acting,
+            rollout_unroll=self.rollout_unroll,
             num_devices=self.num_devices,
         )
         return env, env_params, config

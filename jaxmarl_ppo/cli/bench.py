@@ -36,7 +36,7 @@ _SHOWN = {
     "workload": (
         *("env_kwargs", "network", *NETWORK_FIELDS, "mapping", "num_envs", "num_steps"),
         *("num_epochs", "num_minibatches", "micro_batch_rows", "matmul_precision"),
-        *("fused_gradients", "fused_acting", "num_devices"),
+        *("fused_gradients", "fused_acting", "rollout_unroll", "num_devices"),
     )
 }
 # What has an effect beside the options that measure something else than one workload.
@@ -137,6 +137,7 @@ def to_workload(env: str, given: Mapping[str, Any]) -> Workload:
         matmul_precision=config.matmul_precision,
         fused_gradients=config.fused_gradients,
         fused_acting=config.fused_acting,
+        rollout_unroll=config.rollout_unroll,
         num_devices=config.num_devices,
     )
 

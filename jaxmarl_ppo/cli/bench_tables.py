@@ -68,12 +68,12 @@ def format_ahead(result: dict[str, Any]) -> Table:
     rows = [
         (
             "kernels",
-            f"{kernels['env_step']} a step, {', '.join(map(str, kernels['gradient']))} a gradient, "
+            f"{kernels['env_step']:.4g} a step, {', '.join(map(str, kernels['gradient']))} a gradient, "
             f"{kernels['iteration']:,.0f} an iteration",
         ),
         (
             "round trips to the host",
-            f"{trips['env_step']} a step, {trips['iteration']:,.0f} an iteration",
+            f"{trips['env_step']:.4g} a step, {trips['iteration']:,.0f} an iteration",
         ),
         (
             "loops whose length is known only at run time",

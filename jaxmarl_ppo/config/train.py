@@ -111,6 +111,9 @@ class TrainConfig:
             GPU yet. See docs/accelerators.md.
         fused_acting: likewise compute the layers of small MLPs as one kernel where they act and
             value; others act as without it.
+        rollout_unroll: steps of a rollout that are written out in each iteration of its compiled
+            loop, a divisor of `num_steps`. With more of them a GPU launches fewer kernels, and
+            compilation takes longer. See docs/accelerators.md.
         num_devices: devices that environments are spread over, a divisor of `num_envs`; None for
             the largest number that leaves at least 8 environments on each. With a different number
             of devices, a run draws different random numbers, as with a different seed.
@@ -158,6 +161,7 @@ class TrainConfig:
     matmul_precision: MatmulPrecision = "float32"
     fused_gradients: Annotated[bool, Field(resumable=True, not_searched=_NOT_LEARNT)] = False
     fused_acting: Annotated[bool, Field(resumable=True, not_searched=_NOT_LEARNT)] = False
+    rollout_unroll: Annotated[Count, Field(resumable=True, not_searched=_NOT_LEARNT)] = 1
     num_devices: Annotated[Count | None, Field(resumable=True, not_searched=_NOT_LEARNT)] = None
     skip_nonfinite_updates: bool = False
     log_interval: Annotated[
@@ -203,6 +207,12 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         check_seed("the last of the seeds, seed + num_seeds - 1,", self.seed + self.num_seeds - 1)
+        if self.num_steps % self.rollout_unroll:
+            valid = [n for n in range(1, self.num_steps + 1) if self.num_steps % n == 0]
+            raise ValueError(
+                f"rollout_unroll={self.rollout_unroll} does not divide num_steps="
+                f"{self.num_steps}; valid: {', '.join(map(str, valid))}"
+            )
         measure = self.objective.measure or ""
         if measure.startswith("evaluation/") and self.evaluation.every_env_steps is None:
             raise ValueError(

@@ -5,6 +5,7 @@ steps later. Its reward is the agent's reward until then. If every agent acts at
 textbook GAE.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import chex
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxmarl_ppo.credit.reward_scaling import scale_rewards
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.active_rows import put, take
 from jaxmarl_ppo.ops.rows import from_rows, look_up, to_rows
 from jaxmarl_ppo.ops.steps import scan_steps
@@ -205,7 +207,9 @@ def estimate_credit(
         return go_back(carry, entry, row)
 
     none = jnp.full(end.closed.shape, -1, jnp.int32)
-    carry, credit = scan_steps(step, (end, none), (decisions, outcomes, row), reverse=True)
+    unroll = math.gcd(len(row), tuning().credit_unroll)
+    entries = decisions, outcomes, row
+    carry, credit = scan_steps(step, (end, none), entries, reverse=True, unroll=unroll)
     # An edge would have closed these decisions in their own rollout.
     no_edge = jnp.zeros_like(end.closed)
     first = TimelineEntry(

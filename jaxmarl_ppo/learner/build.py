@@ -98,6 +98,7 @@ def make_learner(
         num_envs=config.num_envs,
         num_devices=num_devices,
         num_steps=config.num_steps,
+        rollout_unroll=config.rollout_unroll,
         # None means yes here: without a horizon staggering does nothing.
         stagger_starts=config.stagger_starts is not False,
         # Results need a fixed player: where all learn, a rating soon means nothing.

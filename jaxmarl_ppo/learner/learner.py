@@ -53,6 +53,7 @@ class Learner:
         num_envs: number of environments on all devices together, `E`.
         num_devices: number of devices, see `devices.sharding`.
         num_steps: environment steps per rollout, `T`.
+        rollout_unroll: how many of them an iteration of the compiled loop has.
         stagger_starts: begin the first episodes at different phases.
         rated: whether results between players are kept.
         loaded: initial policies that are loaded; all others start from new parameters.
@@ -66,6 +67,7 @@ class Learner:
     num_envs: int
     num_devices: int
     num_steps: int
+    rollout_unroll: int
     stagger_starts: bool
     rated: bool
     loaded: tuple[LoadedPolicy, ...] = ()
@@ -204,6 +206,7 @@ class Learner:
             state.per_env.running,
             key,
             self.num_steps,
+            self.rollout_unroll,
         )
 
     def learn(

@@ -49,6 +49,7 @@ class Tuning:
             (`ops/packing.py`), and without `rows_last` those that a step writes (`ops/steps.py`).
         fuses_networks: whether small networks can be computed in kernels of their own, where a run
             asks for that (`policies/fused_network.py`, `ppo/fused_gradient.py`).
+        credit_unroll: most steps of a rollout that an iteration of the loop over advantages has.
         values_ends_at_once: whether final observations are valued after a rollout, all at once,
             instead of step by step, where there is no memory to be kept for that.
         max_pass_rows: most rows of drawn policies that are computed at once
@@ -80,6 +81,7 @@ class Tuning:
     unrolls_integrals: bool
     packs: bool
     fuses_networks: bool
+    credit_unroll: int
     values_ends_at_once: bool
     max_pass_rows: int
     weighs_tiles: bool
@@ -108,6 +110,7 @@ CPU = Tuning(
     unrolls_integrals=False,
     packs=False,
     fuses_networks=False,
+    credit_unroll=1,
     values_ends_at_once=False,
     max_pass_rows=1024,
     weighs_tiles=True,
@@ -139,6 +142,7 @@ GPU = Tuning(
     unrolls_integrals=True,
     packs=True,
     fuses_networks=True,
+    credit_unroll=8,
     values_ends_at_once=True,
     max_pass_rows=262144,
     weighs_tiles=False,
@@ -161,6 +165,7 @@ TPU = replace(
     max_actions_in_turn=0,
     unrolls_integrals=False,
     fuses_networks=False,
+    credit_unroll=1,
     max_pass_rows=32768,
     max_candidates=8,
     compiler_options={},

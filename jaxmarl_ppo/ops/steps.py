@@ -38,7 +38,7 @@ def scan_steps(
         carry: `[E, ...]` leaves.
         entries: `[T, ...]` leaves.
         reverse: from the last step to the first.
-        unroll: steps within an iteration of the compiled loop.
+        unroll: steps within an iteration of the compiled loop, a divisor of `T`.
 
     Returns:
         The final carry, and results `[T, E, ...]`.
@@ -48,13 +48,20 @@ def scan_steps(
 
     apart = tuning().rows_last
 
-    def storing(carry: Carry, entry: Any) -> tuple[Carry, PyTree]:
-        carry, results = body(_narrow_envs_last(carry), entry)
-        stored = _narrow_envs_last(results) if apart else _side_by_side(results)
+    def store(carry: Carry, entry: Any) -> tuple[Carry, PyTree]:
+        carry, results = body(carry, entry)
+        return carry, _narrow_envs_last(results) if apart else _side_by_side(results)
+
+    def several(carry: Carry, entries: PyTree) -> tuple[Carry, PyTree]:
+        carry = _narrow_envs_last(carry)
+        carry, stored = jax.lax.scan(store, carry, entries, reverse=reverse, unroll=True)
         # Elsewhere a second constraint, beside the initial one, costs another copy.
         return _narrow_envs_last(carry) if apart else carry, stored
 
-    carry, stored = jax.lax.scan(storing, carry, entries, reverse=reverse, unroll=unroll)
+    num_steps = jax.tree.leaves(entries)[0].shape[0]
+    entries = jax.tree.map(lambda x: x.reshape(-1, unroll, *x.shape[1:]), entries)
+    carry, stored = jax.lax.scan(several, carry, entries, reverse=reverse)
+    stored = jax.tree.map(lambda x: x.reshape(num_steps, *x.shape[2:]), stored)
     return carry, stored if apart else unpack(stored)
 
 

@@ -36,6 +36,7 @@ def scan_halves(
     finish: Callable[[Carry, Any, PyTree, Following], tuple[Carry, PyTree]],
     carry: Carry,
     entries: PyTree,
+    unroll: int = 1,
 ) -> tuple[Carry, PyTree]:
     """Scan over steps that both halves of a batch do in turn, each in two parts.
 
@@ -46,6 +47,7 @@ def scan_halves(
         finish: from those three, and from what follows, to the new carry and the results.
         carry: `[E, ...]` leaves.
         entries: `[2 T, ...]` leaves, of a step of the first half, one of the second, and so on.
+        unroll: steps of each half within an iteration of the compiled loop, a divisor of `T`.
 
     Returns:
         The final carry, and results `[T, E, ...]`.
@@ -69,7 +71,7 @@ def scan_halves(
         half_step,
         ((first, begin(first, entry), entry), second),
         (next_entries, jnp.arange(1, num_steps + 1)),
-        unroll=2,  # halves then change places in the loop without being copied
+        unroll=2 * unroll,  # halves then change places in the loop without being copied
     )
     carry = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), first, second)
     return carry, jax.tree.map(lambda x: x.reshape(num_steps // 2, -1, *x.shape[2:]), results)

@@ -47,6 +47,7 @@ def rollout(
     running: Running,
     key: jax.Array,
     num_steps: int,
+    unroll: int = 1,
 ) -> tuple[RolloutState, Rollout]:
     """Play `num_steps` steps in every environment.
 
@@ -59,6 +60,7 @@ def rollout(
         running: lives and episodes in progress.
         key: of all random numbers.
         num_steps: `T`.
+        unroll: steps within an iteration of the compiled loop, a divisor of `T`.
 
     Returns:
         The state to continue from, and the rollout. Fields of `outcomes` are stored only if they
@@ -122,10 +124,10 @@ def rollout(
     with jax.named_scope("env_step"):
         if env.steps_ahead and num_envs % 2 == 0:
             noise = draw_noise(players, (2 * num_steps, num_envs // 2), key)
-            (state, tracker), stored = scan_halves(begin, finish, carry, noise)
+            (state, tracker), stored = scan_halves(begin, finish, carry, noise, unroll)
         else:
             noise = draw_noise(players, (num_steps, num_envs), key)
-            (state, tracker), stored = scan_steps(env_step, carry, noise)
+            (state, tracker), stored = scan_steps(env_step, carry, noise, unroll=unroll)
     decisions, outcomes, faults, ending = stored
     if at_once:
         value = jax.lax.map(

@@ -97,6 +97,17 @@ def test_small_networks_in_kernels_of_their_own(precision, workload):
 
 
 @for_gpu
+def test_several_steps_to_an_iteration_need_fewer_kernels():
+    alone, together = (
+        bench(f"--target h200 {SMALL} --env crypto --rollout-unroll {steps}")["kernels"]
+        for steps in (1, 4)
+    )
+    assert together["env_step"] < 0.75 * alone["env_step"]
+    saved = 16 * (alone["env_step"] - together["env_step"])
+    assert alone["iteration"] - together["iteration"] == saved
+
+
+@for_gpu
 @pytest.mark.parametrize(("seed", "actions"), list(enumerate(ACTIONS)))
 def test_a_fused_gradient_of_any_network_compiles(seed, actions):
     case = draw(seed, actions=actions, precision=("float32", "tf32", "bfloat16")[seed % 3])

@@ -129,6 +129,7 @@ EVERYTHING = TrainConfig(
     matmul_precision="bfloat16",
     fused_gradients=True,
     fused_acting=True,
+    rollout_unroll=7,
     num_devices=2,
     num_seeds=3,
     skip_nonfinite_updates=True,
@@ -545,6 +546,10 @@ def test_without_a_preset_the_defaults_hold():
         ),
         (lambda: TrainConfig(num_envs=0), "num_envs must be a whole number of at least 1, got 0"),
         (lambda: TrainConfig(num_steps=True), "num_steps must be a whole number"),
+        (
+            lambda: TrainConfig(num_steps=12, rollout_unroll=5),
+            "rollout_unroll=5 does not divide num_steps=12; valid: 1, 2, 3, 4, 6, 12",
+        ),
         (lambda: TrainConfig(seed=-1), "seed must be a whole number of at least 0, got -1"),
         (
             lambda: PPOConfig(kl_control="penalty", target_kl=1, num_epochs=1, num_minibatches=1),

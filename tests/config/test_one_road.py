@@ -177,7 +177,7 @@ def test_the_schema_describes_every_place():
 def test_metadata_is_said_at_the_field():
     found = field_metadata(TrainConfig)
     assert [name for name, each in found.items() if each.resumable] == [
-        *("total_env_steps", "fused_gradients", "fused_acting", "num_devices"),
+        *("total_env_steps", "fused_gradients", "fused_acting", "rollout_unroll", "num_devices"),
         *("log_interval", "max_minutes", "until"),
         *("checkpoints", "evaluation", "objective"),
     ]

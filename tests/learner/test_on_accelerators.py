@@ -96,6 +96,13 @@ def test_a_gpu_trains_the_same_in_kernels_of_small_networks(monkeypatch, workloa
     assert_same_training(monkeypatch, tuning.GPU, workload, 3, **fused)
 
 
+@pytest.mark.rare_cases("GPU")
+@pytest.mark.parametrize("device", ["CPU", "GPU"])
+def test_several_steps_to_an_iteration_train_the_same(monkeypatch, device):
+    choices = getattr(tuning, device)
+    assert_same_training(monkeypatch, choices, WORKLOADS[0], 3, rollout_unroll=4)
+
+
 @pytest.mark.rare
 def test_minibatches_of_a_tpu_are_all_rows(monkeypatch):
     monkeypatch.setattr(tuning, "CPU", tuning.TPU)
@@ -112,9 +119,9 @@ def assert_same_training(monkeypatch, choices, workload, num_minibatches, **fiel
     learner, found, metrics = train(*workload, num_minibatches, **fields)
     jax.clear_caches()
     for group in learner.group_learners:
-        assert group.update_shape.num_micro_batches is not None
+        assert (group.update_shape.num_micro_batches is not None) == choices.fixed_trip_counts
         acts_fused = group.policy_group.network.fused_forward is not None
-        assert group.update_shape.fused == acts_fused == bool(fields)
+        assert group.update_shape.fused == acts_fused == ("fused_acting" in fields)
     # No row is lost where there is room for so many only.
     np.testing.assert_array_equal(metrics.sums.trained, reported.sums.trained)
     np.testing.assert_array_equal(metrics.sums.update.losses.count, EPOCHS * metrics.sums.trained)

@@ -25,11 +25,11 @@ def finish(carry, begun, entry, following=None):
     return {**carry, "sum": total}, results
 
 
-@pytest.fixture(scope="module")
-def found():
+@pytest.fixture(scope="module", params=[1, 2])
+def found(request):
     carry = {"sum": jnp.arange(NUM_ROWS), "id": jnp.arange(NUM_ROWS)}
     entries = jnp.arange(2 * NUM_STEPS) + 1
-    return jax.jit(lambda *args: scan_halves(begin, finish, *args))(carry, entries)
+    return jax.jit(lambda *args: scan_halves(begin, finish, *args, request.param))(carry, entries)
 
 
 def test_each_half_goes_its_own_way(found):
