@@ -68,7 +68,8 @@ def format_ahead(result: dict[str, Any]) -> Table:
     rows = [
         (
             "kernels",
-            f"{kernels['env_step']:.4g} a step, {', '.join(map(str, kernels['gradient']))} a gradient, "
+            f"{kernels['env_step']:.4g} a step, "
+            f"{', '.join(map(str, kernels['gradient']))} a gradient, "
             f"{kernels['iteration']:,.0f} an iteration",
         ),
         (
