@@ -19,8 +19,9 @@
 
 A group keeps the decisions of a rollout as `[T, E, M]`. The axes stay `[T, E, .]` until decisions
 are packed into blocks. `K` of what is trained counts the trainable members alone. `[...]` stands
-for the axes that the holder names: in `pending.decisions`, `[E, S]`, a field `[..., N]` is `[E, S,
-N]`. `tests/whole/test_shapes.py` checks data that cross folders against these comments.
+for the axes given where the structure is held: since `pending.decisions` is `[E, S]`, its field
+`[..., N]` is `[E, S, N]`. `tests/whole/test_shapes.py` checks data that cross folders against these
+comments.
 """
 
 from typing import Any

@@ -1,8 +1,9 @@
-"""Command-line arguments, read by the annotations of what they are for.
+"""Parsing of command-line arguments, by the annotations of the fields that they set.
 
 Options may stand anywhere, `--name value` or `--name=value`, with `-` or `_` between words. A
-switch is `--name` or `--no-name`, also `--name true`. An option of several values takes the words
-behind it that can be such values; one of KEY=VALUE pairs takes all pairs.
+switch is `--name` or `--no-name`, also `--name true`. An option that takes a list is followed by
+any number of words, up to the first that cannot be one of its values. An option that takes
+KEY=VALUE pairs is followed by any number of pairs.
 """
 
 import contextlib

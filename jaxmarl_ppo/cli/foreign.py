@@ -1,4 +1,4 @@
-"""Names that other libraries and habits have for options and commands, and ours for the same."""
+"""Names of options and commands that users of other libraries may type, and ours for the same."""
 
 from jaxmarl_ppo.machine.extras import how_to_install
 

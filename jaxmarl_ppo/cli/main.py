@@ -23,7 +23,7 @@ Multi-agent PPO in JAX.
 commands:
   train ENV          train on an environment
   resume RUN_DIR     resume a run from its newest checkpoint
-  sweep SPACE        search for the configuration that reaches an objective best
+  sweep SPACE        search for the configuration that optimises an objective
   evaluate RUN_DIR   evaluate a run's policies on fresh episodes
   report RUN_DIR ... write an HTML report of runs, or serve it while they train
   watch RUN_DIR      write a page that plays a run's episodes step by step

@@ -1,4 +1,4 @@
-"""One command in several processes: joined to others' job, or a job started on this machine."""
+"""One command in several processes: join a job that is already started, or start one here."""
 
 import contextlib
 import os

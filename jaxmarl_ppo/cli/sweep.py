@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo sweep`: search for the configuration that reaches an objective best."""
+"""`jaxmarl-ppo sweep`: search for the configuration that optimises an objective."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ Space = Annotated[Path | None, Operand("SPACE")]
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Search for the configuration that reaches an objective best.
+    """Search for the configuration that optimises an objective.
 
     Beside the options below, every value of the configuration that is not searched is an option of
     all runs under its full path, as for `train`; `--seed`, `--num-seeds` and `--max-minutes` are

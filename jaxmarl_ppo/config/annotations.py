@@ -1,4 +1,4 @@
-"""Annotations of a configuration's fields: types, rules and metadata, each said at the field.
+"""Annotations of a configuration's fields: types, rules and metadata, all written at the field.
 
 `gamma: Annotated[Fraction, Field(resumable=True)] = 0.99` gives a field its type, the rule that
 `Fraction` carries, and metadata.

@@ -1,4 +1,4 @@
-"""Numbers that can change during a run: some of PPO, and of the environment's parameters."""
+"""Numbers that can change during a run: some of PPO's, and parameters of the environment."""
 
 import dataclasses
 import difflib

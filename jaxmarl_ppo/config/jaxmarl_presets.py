@@ -1,8 +1,8 @@
 """Presets of JaxMARL's environments: ours, and JaxMARL's own IPPO in terms of ours.
 
 Each game of `GAMES` has two: `smax_3m` is how we train it, and `smax_3m_theirs` has what the file
-under `baselines/IPPO/config` of github.com/FLAIROx/JaxMARL says for its kind of game. What those
-baselines do and ours cannot be told to is listed in docs/learning.md.
+under `baselines/IPPO/config` of github.com/FLAIROx/JaxMARL says for its kind of game.
+docs/learning.md lists what those baselines do that no option of ours can reproduce.
 """
 
 import dataclasses

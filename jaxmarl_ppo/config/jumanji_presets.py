@@ -1,8 +1,8 @@
 """Presets of Jumanji's environments of several agents, in the tasks of Mava's experiments.
 
-A task has the generator and the time limit that the file of its name under
-`mava/configs/env/scenario` of github.com/instadeepai/Mava gives it. docs/learning.md compares the
-results with Mava's.
+The generator and the time limit of a task are those of the file with its name under
+`mava/configs/env/scenario` of github.com/instadeepai/Mava. docs/learning.md compares the results
+with Mava's.
 """
 
 from typing import Any

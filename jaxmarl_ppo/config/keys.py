@@ -1,4 +1,4 @@
-"""Tables that were written by hand: their keys, and how a place in them is named."""
+"""Keys of tables that users write: checks of unknown ones, and the path to a key in messages."""
 
 import difflib
 import json

@@ -1,8 +1,8 @@
 """Decisions that a rollout leaves open, carried to the front of the next one.
 
 An agent that waits when a rollout ends has a last decision with an unknown outcome. That row is not
-trained yet; it is carried on with its reward so far. So every decision is trained exactly once, on
-its true outcome, however short the rollouts are.
+trained on yet; it is carried on with its reward so far. So every decision is trained on in exactly
+one iteration, with its true outcome, however short the rollouts are.
 """
 
 import jax

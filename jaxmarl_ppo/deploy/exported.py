@@ -16,7 +16,7 @@ its parameters inside:
 >>> inputs = {"features": ..., "action_mask": ...}  # [5, ...] each, as header["inputs"] says
 >>> action, hidden = jax.jit(program.call)(inputs, hidden)
 
-`sampled` takes a third argument, `jax.random.key_data(key)`. Both return the memory to hold until
+`sampled` takes a third argument, `jax.random.key_data(key)`. Both return the recurrent state for
 the agent's next decision. An action that has both choices and numbers is a dict of `choices` and
 `numbers`, and the previous one is two inputs, `prev_choices` and `prev_numbers`. In the header,
 every agent has the form of its own actions, in which `act` returns them. `jax.export` itself needs

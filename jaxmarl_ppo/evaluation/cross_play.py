@@ -1,7 +1,8 @@
 """Cross-play: a matrix of players in one side's seats against players in the other's.
 
 With two agents each is a side. With more, one side holds the named agents and the other the rest. A
-side of several agents is played by their first policies together, then by their second, and so on.
+side of several agents plays first with each agent's first policy, then with each agent's second,
+and so on.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Reading arrays from files: what a file declares is compared with its bytes before any is made."""
+"""Reading arrays from files: declared sizes are checked against the file before any allocation."""
 
 import math
 import zipfile

@@ -2,9 +2,10 @@
 
 The devices of a CPU wait for each other at every optimiser step. A virtual core that waits goes
 back to its host, and what runs on it afterwards runs slowly for up to a second. So a process of the
-lowest priority spins on every core: it has the time that nothing else wants, and the cores stay.
-Linux shares cores out between sessions first, so this holds within a session; to others the
-spinning is part of the run.
+lowest priority spins on every core: it only gets time that nothing else wants, and the host leaves
+the cores to this machine. Linux first divides the cores between sessions, and only then by
+priority, so the spinning yields to programs of its own session only. Compared with other sessions
+it counts as part of the run.
 
 JAX is not imported before it is needed: programs that do without it keep cores awake, too.
 """

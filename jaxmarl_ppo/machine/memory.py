@@ -1,4 +1,4 @@
-"""Memory of the CPU that compiled programs use again and again."""
+"""Freed memory of this process, kept on a CPU for the next call of a compiled program."""
 
 import ctypes
 import os

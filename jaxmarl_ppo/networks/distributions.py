@@ -1,4 +1,4 @@
-"""What an action distribution over a network's outputs is, and the one of a single choice."""
+"""The interface of action distributions, and the distribution of a single choice."""
 
 import functools
 import itertools

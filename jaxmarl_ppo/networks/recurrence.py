@@ -1,9 +1,9 @@
-"""Hold, advance and reset of hidden state; no other module changes memory.
+"""Holding, advancing and resetting recurrent state; no other module changes it.
 
-An agent's memory advances only at its own decisions, is held in between, and is zero at the first
-decision of a life. The rollout applies `advance` step by step; the update applies it along chunks
-of one agent's decisions, so both see the same states: step by step (`unroll`), or all at once where
-a step is linear in memory (`unroll_linear`).
+An agent's recurrent state (`hidden`, also called memory) advances only at its own decisions, is
+held in between, and is zero at the first decision of a life. The rollout applies `advance` step by
+step; the update applies it along chunks of one agent's decisions, so both see the same states: step
+by step (`unroll`), or all at once where a step is linear in memory (`unroll_linear`).
 """
 
 from collections.abc import Callable

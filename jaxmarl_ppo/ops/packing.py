@@ -1,4 +1,4 @@
-"""Many small arrays side by side in two, of words and of bytes, so that they move as one."""
+"""Many small arrays packed into two large ones, of words and of bytes, to be moved at once."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Pieces of sequences in groups of at most two, so that little of a fixed length stays empty."""
+"""Short pieces of sequences in pairs that share a chunk of fixed length, so less is padding."""
 
 from typing import NamedTuple
 

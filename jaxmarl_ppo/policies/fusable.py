@@ -1,6 +1,6 @@
 """Which networks can be computed by the kernels of `fused_network` and `ppo/fused_gradient`.
 
-Apart from them, since Pallas takes a while to import.
+This is a module of its own because theirs import Pallas, which takes a while.
 """
 
 from jaxmarl_ppo.networks.actor_critic import MLP

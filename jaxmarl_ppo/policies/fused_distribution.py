@@ -1,7 +1,7 @@
 """Distributions of actions in kernels of a GPU, whose arrays have powers of two as sizes.
 
-Of a tile of `R` rows, what belongs to choices and what belongs to numbers are arrays of their own.
-All choices are padded to the same number of options, `W`, and lie side by side: `[R, C, W]`.
+A tile of `R` rows has separate arrays for its choices and for its numbers. All choices are padded
+to the same number of options, `W`, and lie side by side: `[R, C, W]`.
 """
 
 import functools

@@ -1,6 +1,7 @@
 """`K` policies of one architecture, stacked `[K, ...]`, computed together.
 
-It initialises, acts, values and re-evaluates; mappings decide which policy plays which slot.
+Initialisation, acting, values, and re-evaluation in the update. Mappings decide which policy plays
+which slot.
 """
 
 from collections.abc import Callable

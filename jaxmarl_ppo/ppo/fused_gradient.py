@@ -2,8 +2,8 @@ r"""The gradient of a minibatch of small MLPs as one kernel of a GPU, written in
 
 In the ordinary path (`update._gradient`) every layer is a kernel that reads its input from memory
 and writes its output there, and the backward pass does so again. For narrow layers these bytes take
-longer than the arithmetic. Here activations stay on the chip: memory is read for the rows of a
-minibatch, where they lie, and for weights, and written for sums of gradients.
+longer than the arithmetic. Here activations stay on the chip. The kernel reads only weights and the
+rows of a minibatch, in place, and writes only sums of gradients.
 
 Each policy's rows are cut into tiles of `R` rows, shared out among programs. A program holds the
 weights of one tower (the layers of actor or critic, or of both where they share them), and the sums

@@ -1,7 +1,7 @@
 """Training of a policy group on a rollout: credit, update, normalisers.
 
-A policy group sees only its own members' decisions, in the slots that it can play. A slot in which
-others act in between counts as waiting.
+A policy group sees only its own members' decisions, in the slots that it can play. While a policy
+of another group acts in one of them, that slot counts as waiting.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Decisions of a rollout, sorted by member into blocks, and blocks drawn into minibatches.
 
-A block holds rows of one member. Without memory it is a few rows that are shuffled together; for a
-recurrent network it is a chunk of consecutive decisions of one slot. Untrained rows are left out
-here, so the update pays for trainable decisions only.
+A block holds rows of one member. For a network without recurrent state it is a few rows that are
+shuffled together; for a recurrent network it is a chunk of consecutive decisions of one slot.
+Untrained rows are left out here, so the update pays for trainable decisions only.
 """
 
 from typing import NamedTuple

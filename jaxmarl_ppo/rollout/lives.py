@@ -1,7 +1,8 @@
-"""Starts of lives: which memories are reset, and which players hold the slots.
+"""Starts of lives: where recurrent state is reset, and which players hold the slots.
 
-A slot `is_first` from the end of one life to the first decision of the next, which resets memory
-(`networks.recurrence`). Its player is drawn at birth, and stays until the life ends.
+A slot `is_first` from the end of one life to the first decision of the next. That decision resets
+its recurrent state (`networks.recurrence`). Its player is drawn at birth, and stays until the life
+ends.
 """
 
 import jax

@@ -1,16 +1,22 @@
 """Logs of a run: files of JSON lines, and TensorBoard event files.
 
-An entry of `metrics.jsonl` has `env_steps`, `decisions` and `iteration` (totals since training
-began), `episodes` and `decisions_per_step` (of the interval since the previous entry), `all` (of
-the interval's complete episodes, in which the returns of all agents add up), `policies` and
-`agents` (tables by name, of the interval), `league` where results between players are kept (see
-`summary.summarise_league`), `env_params` where the run has `env_schedules` (their values in the
-last iteration), and the wall-clock fields: `wall_s` counts seconds of training, compilation
-included but not pauses; `env_steps_per_s` and `decisions_per_s` are rates of the interval,
-compilation excluded; `peak_memory_mb` is the greatest use so far, of the device, or on a CPU of the
-process; `seconds` is how long this process was in each phase of the run, such as compiling,
-training and evaluating; `rollout_share`, from the first minute or so on, is the share of an
-iteration's time that its rollout takes. An entry of `evaluations.jsonl` has `env_steps`,
+An entry of `metrics.jsonl` has:
+
+* `env_steps`, `decisions` and `iteration`: totals since training began.
+* `episodes` and `decisions_per_step`: of the interval since the previous entry.
+* `all`: of the interval's complete episodes; the returns of all agents add up.
+* `policies` and `agents`: tables by name, of the interval.
+* `league`: where results between players are kept; see `summary.summarise_league`.
+* `env_params`: where the run has `env_schedules`; their values in the last iteration.
+* `wall_s`: seconds of training, compilation included but not pauses.
+* `env_steps_per_s` and `decisions_per_s`: rates of the interval, compilation excluded.
+* `peak_memory_mb`: the greatest use so far, of the device, or on a CPU of the process.
+* `seconds`: how long this process was in each phase of the run, such as compiling, training and
+  evaluating.
+* `rollout_share`: the share of an iteration's time that its rollout takes; from the first minute or
+  so on.
+
+The last five of these lines are wall-clock fields. An entry of `evaluations.jsonl` has `env_steps`,
 `iteration`, `wall_s` and the numbers of a report of `evaluate_policies`.
 """
 

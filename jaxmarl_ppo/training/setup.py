@@ -1,4 +1,4 @@
-"""Make the object that a loop trains from a compiled program: a run or a group, new or resumed."""
+"""Make, from a compiled program, what a loop trains: a run or a group, new or resumed."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

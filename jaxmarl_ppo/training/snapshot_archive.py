@@ -1,8 +1,9 @@
 """Snapshots that are not all on the device: their files, and which of them play when.
 
 Compiled iterations know only the places of a pool. Between them, at multiples of its interval,
-`exchange` writes new snapshots to files, and puts another one into the place to be replaced. That
-place is no longer drawn (`draw_entries`), and is replaced once no slot plays it.
+`exchange` writes new snapshots to files, and replaces the oldest entry of a full pool by another
+snapshot. The place to be replaced is no longer drawn (`draw_entries`), and it is replaced only once
+no slot plays it.
 """
 
 import os

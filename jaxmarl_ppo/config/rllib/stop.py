@@ -1,4 +1,4 @@
-"""Tune's `stop={...}`, which ends a run of RLlib, as what ends one here."""
+"""Tune's `stop={...}`, which ends a run of RLlib, translated into our stopping options."""
 
 import math
 from collections.abc import Iterator, Mapping
