@@ -12,9 +12,10 @@ import importlib
 import inspect
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import Any
 
 from jaxmarl_envs import user_envs
+from jaxmarl_envs.adapters.incoming.own_code import RLLIB, bring_in, interface_of
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.permission import noting_imports
 from jaxmarl_envs.user_env_names import full_name, is_own
@@ -97,8 +98,10 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
 
     Args:
         name: one of `all_names()`, or `package.module:Class` or `path/to/file.py:Class`, which is
-            imported: its class is a `MultiAgentEnv`, or a function that returns one or
-            `(env, params)`; or a class of RLlib's, with the options of `"rllib"`.
+            imported: a class of `MultiAgentEnv`, or a function that returns one or
+            `(env, params)`; or a class of another library's environments, or a function that
+            returns one, with the options of its adapter. One with RLlib's interface has those of
+            `"rllib"`.
         **kwargs: the environment's structure, such as sizes and horizon: whatever its class takes.
 
     Returns:
@@ -118,10 +121,7 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
 def _make(name: str, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:
     if is_own(name):
         name = full_name(name)
-        factory = user_envs.load(name)
-        if user_envs.is_stepped_in_python(factory):
-            factory = _adapted(name, cast(type, factory))
-        return _make_own(name, factory, kwargs)
+        return _make_own(name, name, user_envs.load(name), kwargs)
     if name not in all_names():
         close = difflib.get_close_matches(str(name), all_names(), n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
@@ -131,7 +131,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:
             f"{user_envs.HOW_TO_NAME}"
         )
     if name in _installed():
-        return _make_own(name, _import_installed(name), kwargs)
+        return _make_own(name, *_import_installed(name), kwargs)
     factory = _factory(name)
     _check_keywords(name, factory, kwargs)
     env = factory(**kwargs)
@@ -150,25 +150,25 @@ def _factory(name: str) -> EnvFactory:
     return factory
 
 
-def _adapted(name: str, kind: type) -> user_envs.EnvFactory:
-    """Choose what brings in a class of another library that is named by its code."""
-    from jaxmarl_envs.adapters.incoming.own_class import adapter_of, bring_in_class
-
-    adapter = adapter_of(kind)
-    if adapter is None:
-        return functools.partial(_factory("rllib"), name)
-    return functools.partial(bring_in_class, kind, adapter)
-
-
 def _make_own(
-    name: str, factory: user_envs.EnvFactory, kwargs: dict[str, Any]
+    name: str, code: str, factory: user_envs.EnvFactory, kwargs: dict[str, Any]
 ) -> tuple[MultiAgentEnv, Any]:
+    """Make an environment by its class or function, which `code` names."""
+    if isinstance(factory, type) and interface_of(factory) is RLLIB:
+        # It is made from RLlib's `env_config`.
+        factory = functools.partial(_factory("rllib"), code)
+    else:
+        _check_missing(name, factory, kwargs)
+        factory = functools.partial(bring_in, factory)
     _check_keywords(name, factory, kwargs)
     return user_envs.build(name, factory, kwargs)
 
 
-def _import_installed(name: str) -> user_envs.EnvFactory:
+def _import_installed(name: str) -> tuple[str, user_envs.EnvFactory]:
     """Import the one environment of a name that an installed package registers.
+
+    Returns:
+        What its code is called, and its class or function.
 
     Raises:
         ValueError: If there are several, or it cannot be imported.
@@ -187,13 +187,14 @@ def _import_installed(name: str) -> user_envs.EnvFactory:
             "not register a name that is taken: name the environment as package.module:Class, or "
             "uninstall the package"
         )
+    code = f"{entries[0].module}:{entries[0].attr}"
     try:
-        return user_envs.import_factory(f"{entries[0].module}:{entries[0].attr}")
+        return code, user_envs.import_factory(code)
     except ValueError as error:
         raise ValueError(f"environment {name!r}, {places[0]}: {error}") from error
 
 
-def _check_keywords(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+def _check_missing(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> None:
     parameters = inspect.signature(factory).parameters
     missing = [
         key
@@ -206,6 +207,11 @@ def _check_keywords(name: str, factory: Callable[..., Any], kwargs: dict[str, An
         raise ValueError(
             f"{name!r} needs the option {', '.join(missing)}; its options: {', '.join(parameters)}"
         )
+
+
+def _check_keywords(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+    _check_missing(name, factory, kwargs)
+    parameters = inspect.signature(factory).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return
     for key in kwargs:

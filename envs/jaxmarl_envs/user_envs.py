@@ -15,11 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from jaxmarl_envs.adapters.incoming.own_code import LIBRARIES, interface_of
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.permission import ask_permission
 from jaxmarl_envs.user_code import telling_of
 from jaxmarl_envs.user_env_names import HOW_TO_NAME
 
+# Modules of files whose own names stand for something else: no other process can import them.
+RENAMED: set[str] = set()
 EnvFactory = Callable[..., MultiAgentEnv | tuple[MultiAgentEnv, Any]]
 
 
@@ -57,12 +60,10 @@ def load_callable(name: str) -> Callable[..., Any]:
 def import_factory(name: str) -> EnvFactory:
     """Import a class or function that needs no permission; see `load`."""
     found, attribute = _import_attribute(name), name.rpartition(":")[2]
-    if isinstance(found, type) and not issubclass(found, MultiAgentEnv):
-        if is_stepped_in_python(found):
-            return found
+    if isinstance(found, type) and not issubclass(found, MultiAgentEnv) and not interface_of(found):
         raise ValueError(
             f"environment {name!r}: {attribute!r} is a class, but no jaxmarl_envs.MultiAgentEnv, "
-            "and lacks the methods reset and step of RLlib's, PettingZoo's and Gymnasium's"
+            f"and none of {LIBRARIES}"
         )
     if not callable(found):
         raise ValueError(
@@ -84,15 +85,6 @@ def _import_attribute(name: str) -> Any:
         ) from None
 
 
-def is_stepped_in_python(factory: Callable[..., Any]) -> bool:
-    """Return whether something is a class with the methods of plain Python environments."""
-    return (
-        isinstance(factory, type)
-        and not issubclass(factory, MultiAgentEnv)
-        and all(callable(getattr(factory, method, None)) for method in ("reset", "step"))
-    )
-
-
 def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:
     """Call a class or function of the user's, and note on the environment how it was made.
 
@@ -105,13 +97,15 @@ def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[Multi
         ValueError: If it raises, or what it returns is no environment.
     """
     given = ", ".join(f"{key}={value!r}" for key, value in kwargs.items())
-    call = f"environment {name!r}, {getattr(factory, '__name__', 'the call')}({given})"
+    called = getattr(factory, "__name__", name.rpartition(":")[2])
+    call = f"environment {name!r}, {called}({given})"
     with telling_of(call):
         made = factory(**kwargs)
     env, *rest = made if isinstance(made, tuple) and len(made) == 2 else (made,)
     if not isinstance(env, MultiAgentEnv):
         raise ValueError(
-            f"{call} returns a {type(made).__name__}, expected a MultiAgentEnv or (env, params)"
+            f"{call} returns a {type(made).__name__}, expected a MultiAgentEnv or (env, "
+            f"params), or an environment of {LIBRARIES}"
         )
     # An environment may be a frozen dataclass.
     object.__setattr__(env, "made_as", (name, kwargs) if _is_json(kwargs) else None)
@@ -146,7 +140,8 @@ def _is_found_by_name(path: Path) -> bool:
 
 
 def _import_under_another_name(path: Path) -> ModuleType:
-    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    name = f"{path.stem.replace('.', '_')}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -159,6 +154,7 @@ def _import_under_another_name(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
+    RENAMED.add(name)
     return module
 
 

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -43,6 +44,7 @@ from jaxmarl_envs.adapters.incoming.host_worker import (
 )
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.user_code import HostEnvironmentError
+from jaxmarl_envs.user_envs import RENAMED
 
 
 def _is_no_host_error(record: logging.LogRecord) -> bool:
@@ -236,6 +238,8 @@ class HostPool:
     def _start(self, index: int) -> None:
         if index not in self._workers:
             cloudpickle = import_extra("cloudpickle", "gymnasium")
+            for name in RENAMED & sys.modules.keys():
+                cloudpickle.register_pickle_by_value(sys.modules[name])
             make_games = cloudpickle.dumps(self._make_games)
             self._workers[index] = WorkerProcess(make_games, self._rows, self._core_of(index))
 
