@@ -13,6 +13,8 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 CODE = """
+import functools
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -90,6 +92,20 @@ def limited(size=1):
 
 def of_rllib():
     return OfRLlib()
+
+
+def late():
+    env = Later()
+    env.possible_agents = ["a"]
+    return env
+
+
+class Later(gymnasium.Env):
+    observation_space, action_space = OfRLlib.observation_space, OfRLlib.action_space
+    reset, step = OfRLlib.reset, OfRLlib.step
+
+
+short = functools.partial(limited, size=2)
 
 
 def dictionary():
@@ -201,8 +217,11 @@ def test_a_function_that_makes_another_librarys_environment(path, num_workers):
 def test_functions_of_gymnasium_and_rllib(path):
     env, params = made(f"{path}:limited")
     assert (env.agents, env.horizon(params)) == (("agent",), 3)
-    env, _ = made(f"{path}:of_rllib", horizon=5)
-    assert (env.name, env.agents) == ("of_rllib", ("a",))
+    env, params = made(f"{path}:short", horizon=2)
+    assert (env.name, env.horizon(params)) == ("partial", 2)
+    for name in ("of_rllib", "late"):
+        env, _ = made(f"{path}:{name}", horizon=5)
+        assert (env.name, env.agents) == (name, ("a",))
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ _LIBRARIES = {
 LIBRARIES = "RLlib, PettingZoo, Gymnasium, JaxMARL, gymnax, Jumanji or pgx"
 
 
-def interface_of(kind: type) -> Interface | None:
-    """Find the interface of a class's environments by the library that it derives from.
+def interface_of(env: Any) -> Interface | None:
+    """Find the interface of an environment, or of a class of them, by the library of its class.
 
     Without a library, or if it is one of several agents and only Gymnasium's, it has RLlib's
     interface if it has its methods `reset` and `step`.
@@ -54,15 +54,16 @@ def interface_of(kind: type) -> Interface | None:
     Returns:
         None for this package's own interface and for unknown ones.
     """
+    kind = env if isinstance(env, type) else type(env)
     if issubclass(kind, MultiAgentEnv):
         return None
     names = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    if any(hasattr(kind, name) for name in _OF_SEVERAL):
+    if any(hasattr(env, name) for name in _OF_SEVERAL):
         names.discard("gymnasium")
     for library, interface in _LIBRARIES.items():
         if library in names:
             return interface
-    is_stepped = all(callable(getattr(kind, method, None)) for method in ("reset", "step"))
+    is_stepped = all(callable(getattr(env, method, None)) for method in ("reset", "step"))
     return RLLIB if is_stepped else None
 
 
@@ -79,7 +80,8 @@ def bring_in(make: Callable[..., Any], **options: Any) -> Any:
     Raises:
         ValueError: For an unknown option, or as the adapter.
     """
-    name, parameters = make.__name__, inspect.signature(make).parameters
+    name = getattr(make, "__name__", type(make).__name__)
+    parameters = inspect.signature(make).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     interface = interface_of(make) if isinstance(make, type) else None
     of_adapter = _options(interface)
@@ -91,7 +93,7 @@ def bring_in(make: Callable[..., Any], **options: Any) -> Any:
     made = None
     if interface is None:  # what a function makes is seen once it is there
         made = make(**arguments)
-        interface = interface_of(type(made))
+        interface = interface_of(made)
         of_adapter = _options(interface)
     others = {key: value for key, value in options.items() if key not in arguments}
     for key in others:
