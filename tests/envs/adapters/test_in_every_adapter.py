@@ -22,6 +22,7 @@ from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWa
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.adapters.incoming.slot_game import (
+    CoarseObservationWarning,
     LostRewardWarning,
     ObservationOutsideSpaceWarning,
 )
@@ -602,6 +603,23 @@ def test_numbers_outside_their_space_are_told_and_no_environment_for_check_env(k
     assert [w.category for w in told].count(ObservationOutsideSpaceWarning) == 1
     with pytest.raises(EnvContractError, match=r"e\+30, expected a value within the bounds"):
         check_env(env, num_steps=4, num_envs=2)
+
+
+@EVERY_KIND
+def test_numbers_that_float32_rounds_are_told(kind):
+    class Clock(Plan):
+        space = spaces.Box(0, 2**40, (2,), np.int64)
+        offset = 2**31
+
+        def see(self, agent, time):
+            return np.array([self.offset + time, 2**24], np.int64)
+
+    words = r"agent 'a(gent)?' of environment .* observes 2.14748e\+09, where .* are 256 apart"
+    with pytest.warns(CoarseObservationWarning, match=words) as told:
+        bring_in(kind, Clock)
+    assert [w.category for w in told].count(CoarseObservationWarning) == 1
+    Clock.offset = 0
+    bring_in(kind, Clock)  # up to 2**24 nothing is rounded
 
 
 @EVERY_KIND

@@ -21,12 +21,18 @@ _NO_METRICS = {MASK, "TimeLimit.truncated"}
 # What most environments pay and flag with, read for all agents at once.
 _NOTHING = np.zeros(0, np.float32)
 _PLAIN_NUMBERS, _PLAIN_FLAGS = {float, int, np.float32, np.float64}, {bool, np.bool_}
+# Up to here every whole number is a float32.
+EXACT = 2.0**24
 # Of how many agents lost rewards are reported: ids may be counted on for ever.
 _MOST_LOSERS = 10
 
 
 class ObservationOutsideSpaceWarning(UserWarning):
     """An agent observes numbers outside the bounds of its space."""
+
+
+class CoarseObservationWarning(UserWarning):
+    """An agent observes numbers so large that float32 rounds whole numbers beside them."""
 
 
 class LostRewardWarning(UserWarning):
@@ -40,6 +46,7 @@ class Noticed(NamedTuple):
     losers: set[Any]  # agents whose rewards are lost
     metrics: set[str]  # names of numbers in infos
     masks: set[str]  # names of infos that are called like action masks
+    coarse: dict[Any, float]  # of agents, numbers beyond `EXACT`
 
 
 class Slots(NamedTuple):
@@ -106,7 +113,7 @@ class SlotGame:
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
         self._seed = self._time = 0
-        self.noticed = Noticed(set(), set(), set(), set())
+        self.noticed = Noticed(set(), set(), set(), set(), {})
         self._low, self._high = self._bounds()
         self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
         # Numbers between these are within all bounds, which is seen sooner.

@@ -23,7 +23,12 @@ from jaxmarl_envs.adapters.incoming.host_patience import try_out
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
-from jaxmarl_envs.adapters.incoming.slot_game import Noticed, SlotGame
+from jaxmarl_envs.adapters.incoming.slot_game import (
+    EXACT,
+    CoarseObservationWarning,
+    Noticed,
+    SlotGame,
+)
 from jaxmarl_envs.adapters.incoming.slot_row import HasSpaces
 from jaxmarl_envs.adapters.incoming.unused_masks import warn_of_unused_masks
 from jaxmarl_envs.core import MEASURES
@@ -127,6 +132,7 @@ def bring_in(
         UnrepeatableEnvironmentWarning: episodes do not repeat.
         ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
         UnusedMaskWarning: something is called like an action mask, and is not used as one.
+        CoarseObservationWarning: an agent observes numbers that float32 rounds.
 
     Raises:
         ValueError: If it cannot be made or played.
@@ -148,6 +154,18 @@ def bring_in(
             stacklevel=3,
         )
     warn_of_unused_masks(name, game, found.noticed.masks)
+    # Of an agent that strays from its space that is told instead.
+    coarse = [agent for agent in found.noticed.coarse if agent not in found.noticed.strays]
+    for agent in coarse[:1]:  # it stands for all
+        number = found.noticed.coarse[agent]
+        step = np.spacing(np.float32(abs(number)))
+        warnings.warn(
+            f"agent {agent!r} of environment {name!r} observes {number:g}, where 32-bit floats, "
+            f"which networks get, are {step:g} apart; subtract an offset or divide, so that what "
+            "matters is not rounded away",
+            CoarseObservationWarning,
+            stacklevel=3,
+        )
     layout = layout_of(game, found, horizon, max_actors)
     make_found = functools.partial(_make_found, make_game, found)
     return env_class(name, layout, make_found, num_workers, step_timeout)
@@ -298,6 +316,8 @@ def _episode(game: TriedOut, seed: int, num_steps: int, until: float) -> Iterabl
 def _check_frame(game: TriedOut, frame: Frame, when: str) -> None:
     """Raise a ValueError for what training would stop at."""
     _check_numbers(game, "observes", frame.features, when)
+    for slot, *place in np.argwhere(np.abs(frame.features) > EXACT)[:1]:
+        game.noticed.coarse.setdefault(game.names[slot], frame.features[slot, *place].item())
     for slot in np.flatnonzero(~np.asarray(game.layout.all_legal(frame.action_mask))):
         raise ValueError(
             f"agent {game.names[int(slot)]!r} acts {when} with an action mask that leaves a choice "
