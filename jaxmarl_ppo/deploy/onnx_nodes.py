@@ -86,10 +86,18 @@ def _reduce(kind: str) -> Node:
     return write
 
 
-def _extreme(kind: str) -> Node:
+def _extreme(kind: str, end: float) -> Node:
+    """Write an `ArgMax` or `ArgMin`, to which a NaN is the `end` of all numbers, as it is in JAX.
+
+    ONNX Runtime passes over NaN: of masked logits it would choose an illegal action.
+    """
+
     def write(graph: GraphBuilder, x: Operands, results: Results, params: Params) -> list[str]:
         (axis,) = params["axes"]
         number = graph.cast(x[0].name, "int32") if x[0].kind == "bool" else x[0].name
+        if x[0].kind == "float32":
+            is_nan = graph.op("IsNaN", number)
+            number = graph.op("Where", is_nan, one(graph, "float32", end), number)
         return [graph.cast(graph.op(kind, number, axis=axis, keepdims=0), results[0][0])]
 
     return write
@@ -276,8 +284,8 @@ def _cumulate(graph: GraphBuilder, x: Operands, results: Results, params: Params
 
 
 NODES: dict[str, Node] = {
-    "argmax": _extreme("ArgMax"),
-    "argmin": _extreme("ArgMin"),
+    "argmax": _extreme("ArgMax", math.inf),
+    "argmin": _extreme("ArgMin", -math.inf),
     "concatenate": lambda graph, x, results, params: [
         graph.op("Concat", *(own.name for own in x), axis=params["dimension"])
     ],

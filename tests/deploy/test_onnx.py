@@ -309,6 +309,18 @@ def test_an_operation_that_is_not_known_is_named_before_anything_is_written(tmp_
     assert not list(tmp_path.iterdir())
 
 
+def test_an_observation_with_nan_gets_no_illegal_action(exported):
+    found = exported("mlp")
+    inputs, hidden = random_inputs(found.policy, 3)
+    features, mask = (np.array(inputs[name]) for name in ("features", "action_mask"))
+    features[1, 0] = np.nan
+    mask[:, :2] = False
+    mask[:, 2:] = True
+    outputs = found.run({**inputs, "features": features, "action_mask": mask}, hidden)
+    assert np.isnan(outputs["probabilities"][1, 2:]).all()
+    assert mask[np.arange(3), outputs["action"]].all()
+
+
 def test_a_file_that_differs_is_not_written(exported, tmp_path, monkeypatch):
     policy, *_ = exported("mlp")
     monkeypatch.setitem(onnx_elementwise.ELEMENTWISE, "tanh", onnx_elementwise._plainly("Sin"))
@@ -320,7 +332,7 @@ def test_a_file_that_differs_is_not_written(exported, tmp_path, monkeypatch):
 
 def test_other_choices_are_noticed(exported, tmp_path, monkeypatch):
     policy, *_ = exported("choices")
-    monkeypatch.setitem(onnx_nodes.NODES, "argmax", onnx_nodes._extreme("ArgMin"))
+    monkeypatch.setitem(onnx_nodes.NODES, "argmax", onnx_nodes._extreme("ArgMin", 0))
     with pytest.raises(ValueError, match=r"makes other choices on .* of 1,000 random inputs"):
         policy.export_onnx(tmp_path / "policy.onnx")
     assert not list(tmp_path.iterdir())

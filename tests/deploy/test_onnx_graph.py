@@ -125,6 +125,17 @@ def session_of(fn, *specs):
     return runtime.InferenceSession(model.SerializeToString())
 
 
+def test_a_nan_is_the_largest_and_the_smallest_number_as_in_jax():
+    def fn(x):
+        return [x.argmax(-1), x.argmin(-1)]
+
+    lowest = np.finfo(np.float32).min
+    x = np.array([[0, np.nan, 1], [lowest, np.nan, np.nan], [2, 1, 3]], np.float32)
+    found = session_of(fn, *floats(3)).run(None, {"x0": x})
+    np.testing.assert_array_equal(found, fn(jnp.asarray(x)))
+    np.testing.assert_array_equal(found, [[1, 1, 2], [1, 1, 1]])
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_file_computes_what_jax_computes(name):
     fn, *specs = CASES[name]
