@@ -327,6 +327,9 @@ REFUSED = {
     "inside": (spaces.Dict({"x": spaces.Tuple([spaces.Text(2)])}), "has a Text, which"),
     "nothing": (spaces.Box(0.0, 1.0, (3, 0)), r"Box\(\[\], .* is empty; .* a constant"),
     "no parts": (spaces.Tuple([]), r"Tuple\(\) is empty"),
+    "a number": (spaces.Discrete(2**62), r"Discrete\(.*\) has 4,611,.*,904 categories, .* a Box"),
+    "two numbers": (spaces.MultiDiscrete([2**62, 2**62]), r"has 9,223,372,036,854,775,808 cat"),
+    "a number inside": (spaces.Dict(x=spaces.Discrete(10_000_001)), r"has 10,000,001 categories"),
 }
 
 

@@ -18,6 +18,8 @@ from jaxmarl_envs.spaces import Box, Space, from_uniform
 MASK = "action_mask"
 # What the rest of a dictionary with a mask is called by PettingZoo, and by RLlib.
 OBSERVATION = {"observation", "observations"}
+# A one-hot vector for more categories is some 40 MB for each observation.
+_MOST_CATEGORIES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,13 @@ def _observation_box(agent: Hashable, space: Any, flat: bool) -> Box:
                 "which cannot be observed; give a Box, Discrete, MultiDiscrete, MultiBinary, or a "
                 "Tuple or Dict of these"
             )
+        if (categories := _num_categories(part)) > _MOST_CATEGORIES:
+            raise ValueError(
+                f"agent {agent!r}: the observation space {space} has {categories:,} categories, "
+                f"which become a one-hot vector of that size, at most {_MOST_CATEGORIES:,}; if it "
+                "is a number, give a Box, and divide it so that it is small: 32-bit floats hold "
+                "every whole number only up to 2^24"
+            )
     if not sum(1 if part.shape is None else math.prod(part.shape) for part in _leaves(space)):
         raise ValueError(
             f"agent {agent!r}: the observation space {space} is empty; let an agent that observes "
@@ -316,6 +325,14 @@ def _leaves(space: Any) -> list[Any]:
     parts = space.spaces
     parts = parts.values() if isinstance(parts, Mapping) else parts
     return [leaf for part in parts for leaf in _leaves(part)]
+
+
+def _num_categories(space: Any) -> int:
+    """Count the options of a Discrete or MultiDiscrete, as Python's integer; 0 for others."""
+    spaces = _spaces()
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    return sum(np.ravel(space.nvec).tolist()) if isinstance(space, spaces.MultiDiscrete) else 0
 
 
 def _range_check(space: Any) -> Callable[[Any], bool] | None:
