@@ -115,6 +115,39 @@ def test_a_method_that_is_called_like_a_mask_is_told_also_within_a_wrapper():
         from_gymnasium(make_wrapped, num_workers=0)
 
 
+@EVERY_KIND
+@pytest.mark.parametrize(
+    ("own", "other", "is_told", "legal"),
+    [
+        (np.array([1, 0], np.int8), np.array([0, 1], np.int8), True, [1, 0]),
+        (np.array([1, 1], np.int8), np.array([0, 1], np.int8), True, [1, 1]),
+        (np.array([1, 0], np.int8), [1, 0, 1], True, [1, 0]),
+        (np.array([1, 0], np.int8), [True, False], False, [1, 0]),
+        (None, [0, 1], False, [0, 1]),
+    ],
+)
+def test_a_mask_in_an_observation_comes_first_and_another_one_is_told(
+    kind, own, other, is_told, legal
+):
+    class Both(Plan):
+        space = spaces.Dict(observation=Plan.space, action_mask=spaces.MultiBinary(2))
+
+        def see(self, agent, time):
+            return {"observation": super().see(agent, time), "action_mask": own}
+
+        def tell(self, agent, time):
+            return {"action_mask": other}
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        env = bring_in(kind, Both)
+    told = [str(x.message) for x in caught if isinstance(x.message, UnusedMaskWarning)]
+    assert len(told) == is_told
+    words = r"agent 'a.*' of .* has an info\['action_mask'\] that does not say the same as"
+    assert all(re.match(words, text) for text in told)
+    assert env.pool.make_game().reset(3).action_mask[0].tolist() == legal
+
+
 # ---- Which slot is whose -------------------------------------------------------------------------
 
 

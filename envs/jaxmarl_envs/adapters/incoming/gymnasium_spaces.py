@@ -136,14 +136,27 @@ class AgentSpaces:
     def legal(self, seen: Any, info: Mapping[str, Any] | None) -> Legal | None:
         """Return which options of each choice are legal, `[options]` bool each; None for all.
 
-        See `gymnasium_masks` for the forms of a mask.
+        A mask in the observation comes before one in the info, as in PettingZoo. See
+        `gymnasium_masks` for the forms of a mask.
 
         Raises:
             ValueError: If the mask does not fit the action space.
         """
-        source = seen if self.masked else info
-        # Most are dictionaries, which are told apart sooner than by the abstract class.
-        mask = source.get(MASK) if isinstance(source, (dict, Mapping)) else None
+        mask = _mask_in(seen) if self.masked else None
+        return self._read_mask(_mask_in(info) if mask is None else mask)
+
+    def masks_differ(self, seen: Any, info: Mapping[str, Any] | None) -> bool:
+        """Return whether an observation and its info have masks that do not say the same."""
+        mask, other = _mask_in(seen) if self.masked else None, _mask_in(info)
+        if mask is None or other is None:
+            return False
+        try:
+            others = self._options(self._read_mask(other))
+        except ValueError:
+            return True
+        return not all(map(np.array_equal, self._options(self._read_mask(mask)), others))
+
+    def _read_mask(self, mask: Any) -> Legal | None:
         if mask is None:
             return None
         try:
@@ -154,6 +167,12 @@ class AgentSpaces:
                 f"space is {self.own_action}"
             ) from error
 
+    def _options(self, legal: Legal | None) -> list[np.ndarray]:
+        """Write out which options of each choice are legal, `[options]` bool each."""
+        counts = self._actions.learned_counts
+        each = zip(counts, legal or [None] * len(counts), strict=True)
+        return [np.ones(count, bool) if own is None else own for count, own in each]
+
     def own(self, choices: np.ndarray, numbers: np.ndarray) -> Any:
         """Turn choices `[C]` and numbers `[N]` into what the environment takes."""
         return self._actions.own(choices, numbers)
@@ -161,12 +180,8 @@ class AgentSpaces:
     def draw(self, rng: np.random.Generator, seen: Any, info: Mapping[str, Any] | None) -> Any:
         """Draw an action that is legal uniformly, as the environment takes it."""
         actions = self._actions
-        counts = actions.learned_counts
-        options = [np.ones(count, bool) for count in counts]
-        for choice, legal in enumerate(self.legal(seen, info) or ()):
-            if legal is not None and legal.any():
-                options[choice] = legal
-        choices = [rng.choice(np.flatnonzero(own)) for own in options]
+        options = self._options(self.legal(seen, info))
+        choices = [rng.choice(np.flatnonzero(own if own.any() else ~own)) for own in options]
         numbers = from_uniform(rng.random(actions.low.shape), actions.low, actions.high)
         return actions.own(np.array(choices, int), numbers.astype(np.float32))
 
@@ -275,6 +290,11 @@ def _read_actions(agent: Hashable, space: Any, joint: bool) -> Actions:
 
 def _choices_of(agent: Hashable, space: Any) -> int:
     return len(_read_actions(agent, space, joint=False).counts)
+
+
+def _mask_in(source: Any) -> Any:
+    # Most are dictionaries, which are told apart sooner than by the abstract class.
+    return source.get(MASK) if isinstance(source, (dict, Mapping)) else None
 
 
 def _has_mask(space: Any) -> bool:

@@ -252,7 +252,7 @@ class MultiAgentGame(SlotGame):
             slot = self._slots.get(agent)
             if slot is not None:
                 acting[slot] = True
-                self._rows[slot].show(own, infos.get(agent), True)
+                self._show(slot, own, infos.get(agent), True)
         self._alive, self._acting = self._living[1], acting
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
-from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, AgentSpaces
 from jaxmarl_envs.adapters.incoming.host_rows import Frame, GameStep
 from jaxmarl_envs.adapters.incoming.host_worker import all_true, any_true
 from jaxmarl_envs.adapters.incoming.slot_row import MANY, SlotRow, Spaces, rows_in_common, stack
@@ -47,6 +47,7 @@ class Noticed(NamedTuple):
     metrics: set[str]  # names of numbers in infos
     masks: set[str]  # names of infos that are called like action masks
     coarse: dict[Any, float]  # of agents, numbers beyond `EXACT`
+    divided: set[Any]  # agents with two action masks that differ
 
 
 class Slots(NamedTuple):
@@ -113,7 +114,7 @@ class SlotGame:
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
         self._seed = self._time = 0
-        self.noticed = Noticed(set(), set(), set(), set(), {})
+        self.noticed = Noticed(set(), set(), set(), set(), {}, set())
         self._low, self._high = self._bounds()
         self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
         # Numbers between these are within all bounds, which is seen sooner.
@@ -351,6 +352,10 @@ class SlotGame:
     def _show(self, slot: int, seen: Any, info: Mapping[str, Any] | None, acts: bool) -> None:
         """Fill a slot's row in with what its agent observes."""
         self._rows[slot].show(seen, info, acts)
+        if self.metrics is None and acts:
+            spaces = self.spaces[slot]
+            if isinstance(spaces, AgentSpaces) and spaces.masks_differ(seen, info):
+                self.noticed.divided.add(self.names[slot])
 
     def _show_all(
         self, slots: Slots, seen: Sequence[Any], infos: Sequence[Mapping[str, Any] | None] | None

@@ -30,7 +30,7 @@ from jaxmarl_envs.adapters.incoming.slot_game import (
     SlotGame,
 )
 from jaxmarl_envs.adapters.incoming.slot_row import HasSpaces
-from jaxmarl_envs.adapters.incoming.unused_masks import warn_of_unused_masks
+from jaxmarl_envs.adapters.incoming.unused_masks import warn_of_divided_masks, warn_of_unused_masks
 from jaxmarl_envs.core import MEASURES
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
 
@@ -154,6 +154,7 @@ def bring_in(
             stacklevel=3,
         )
     warn_of_unused_masks(name, game, found.noticed.masks)
+    warn_of_divided_masks(name, found.noticed.divided)
     # Of an agent that strays from its space that is told instead.
     coarse = [agent for agent in found.noticed.coarse if agent not in found.noticed.strays]
     for agent in coarse[:1]:  # it stands for all

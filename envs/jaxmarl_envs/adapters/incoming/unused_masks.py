@@ -3,7 +3,7 @@
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ _METHODS = ("action_masks", "get_avail_actions", "get_avail_agent_actions")
 
 
 class UnusedMaskWarning(UserWarning):
-    """Something is called like an action mask, and all actions count as legal."""
+    """Something is called like an action mask, and is not used as one."""
 
 
 class MayHaveMasks(Protocol):
@@ -79,6 +79,24 @@ def warn_of_unused_masks(name: str, game: MayHaveMasks, infos: set[str]) -> None
             "is not used as one: every action counts as legal. If it is, return it as "
             f"observation[{MASK!r}] or info[{MASK!r}], with 1 for each legal option and 0 for all "
             "others",
+            UnusedMaskWarning,
+            stacklevel=4,
+        )
+
+
+def warn_of_divided_masks(name: str, agents: Collection[Any]) -> None:
+    """Warn that masks in observations and infos differ.
+
+    Args:
+        name: of the environment.
+        agents: who has both.
+    """
+    if agents:
+        agent = min(map(str, agents))  # it stands for all
+        warnings.warn(
+            f"agent {agent!r} of environment {name!r} has an info[{MASK!r}] that does not say the "
+            f"same as its observation[{MASK!r}], and is not used, as in PettingZoo; return one of "
+            "them only",
             UnusedMaskWarning,
             stacklevel=4,
         )

@@ -166,7 +166,7 @@ class TriedGame:
         self.names, self.spaces, self.layout = batch.names, batch.spaces, batch.layout
         self.own_name, self.max_actors = batch.own_name, len(batch.names)
         self.declared_horizon: int | None = batch.env.max_steps
-        self.noticed = Noticed(set(), set(), batch.seen_metrics, set(), {})
+        self.noticed = Noticed(set(), set(), batch.seen_metrics, set(), {}, set())
         self.lengths: list[int] = []
         self._time = 0
 
