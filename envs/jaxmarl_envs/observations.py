@@ -25,6 +25,20 @@ class Part(NamedTuple):
     first: tuple[int, ...] | None = None
 
 
+def is_image(space: Any) -> bool:
+    """Return whether a Box of any library is of bytes of an image, which are divided by 255.
+
+    That is, whether it declares uint8, from 0 to 255, and at least two axes.
+    """
+    if not hasattr(space, "low") or not hasattr(space, "high"):
+        return False
+    if np.size(getattr(space, "shape", ())) < 2:
+        return False
+    if np.dtype(getattr(space, "dtype", None)) != np.uint8:
+        return False
+    return bool(np.all(np.asarray(space.low) == 0) and np.all(np.asarray(space.high) == 255))
+
+
 def flatten(parts: Sequence[Part], observation: Any) -> np.ndarray:
     """Write an observation as a vector of its parts, one after the other, `[D]` float32.
 

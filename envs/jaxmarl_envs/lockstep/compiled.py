@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxmarl_envs.adapters.incoming.jaxmarl_rules import GameRules, Hanabi
 from jaxmarl_envs.lockstep.original import Chosen, Original, Reported
+from jaxmarl_envs.observations import flatten, is_image
 
 
 class GymnaxOriginal(Original):
@@ -76,7 +77,8 @@ class GymnaxOriginal(Original):
         space = self.game.observation_space(self.params)
         if hasattr(space, "n"):
             seen = np.arange(space.n) == int(seen)
-        return np.asarray(seen, np.float32).ravel()[self._observed]
+        values = np.asarray(seen, np.float32).ravel()[self._observed]
+        return values / 255 if is_image(space) else values
 
 
 class JaxMARLOriginal(Original):
@@ -94,6 +96,7 @@ class JaxMARLOriginal(Original):
         self.game, self.names, self._rules = env.game, env.agents, env.rules
         self.horizon, self.at_time_limit = env.given_horizon, env.at_time_limit
         self._shaped = params.shaped_reward
+        self._parts = {name: env.observation_parts(name, params) for name in env.agents}
         self._reset, self._step = jax.jit(self.game.reset), jax.jit(self.game.step_env)
         self._reports_the_dead = type(
             self._rules
@@ -141,7 +144,7 @@ class JaxMARLOriginal(Original):
         legal = self._legal()
         rows = zip(self.names, self._rules.observations(seen), strict=True)
         return Reported(
-            observations={name: _in_a_row(row) for name, row in rows},
+            observations={name: self._numbers(name, row) for name, row in rows},
             acting=([] if over else living) if self._reports_the_dead else None,
             action_masks={}
             if over or legal is None
@@ -153,11 +156,15 @@ class JaxMARLOriginal(Original):
 
     def _legal(self) -> Any:
         """Ask for JaxMARL's own masks, if it has some."""
-        ask = getattr(self.game, "get_legal_moves", None) or self.game.get_avail_actions
         try:
+            ask = getattr(self.game, "get_legal_moves", None) or self.game.get_avail_actions
             return ask(self._state)
         except (NotImplementedError, AttributeError):
             return None
+
+    def _numbers(self, name: str, seen: Any) -> np.ndarray:
+        has_images = any(part.divisor != 1 for part in self._parts[name])
+        return flatten(self._parts[name], seen) if has_images else _in_a_row(seen)
 
 
 def _in_a_row(tree: Any) -> np.ndarray:

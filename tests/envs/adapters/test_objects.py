@@ -18,6 +18,7 @@ import jaxmarl_envs
 from jaxmarl_envs import (
     Box,
     Discrete,
+    check_against_original,
     check_env,
     from_gymnax,
     from_jaxmarl,
@@ -25,6 +26,7 @@ from jaxmarl_envs import (
     from_pgx,
     make,
 )
+from jaxmarl_envs.observations import flatten
 from jaxmarl_ppo import load_run
 
 # A class of Craftax's interface, which is gymnax's before 1.0 without its classes, and a factory.
@@ -106,6 +108,83 @@ def play(env, choose, params=None, num_steps=8):
 def same(found, expected):
     """The same observations, rewards and edges."""
     jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+# ---- Images --------------------------------------------------------------------------------------
+
+PIXELS = np.arange(256, dtype=np.uint8).reshape(16, 16)
+
+
+def pixels(dtype=np.uint8, high=255, shape=PIXELS.shape):
+    return types.SimpleNamespace(low=0, high=high, shape=shape, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("space", "divisor"),
+    [
+        (pixels(), 255),
+        (pixels(jnp.uint8, np.full(PIXELS.shape, 255)), 255),
+        (pixels(jnp.float32), 1),  # as of Overcooked, whose numbers are small
+        (pixels(high=1), 1),  # as of the coin game
+        (pixels(shape=(256,)), 1),
+    ],
+)
+def test_bytes_of_images_are_scaled_where_the_space_says_that_they_are(own, space, divisor):
+    image = jnp.asarray(PIXELS).reshape(space.shape)
+
+    class Shown(own.Walk):
+        def reset_env(self, key, params):
+            return image, super().reset_env(key, params)[1]
+
+        def step_env(self, *arguments):
+            return image, *super().step_env(*arguments)[1:]
+
+        def observation_space(self, params):
+            return space
+
+    scaled = PIXELS.ravel() / np.float32(divisor)
+    for env in (from_gymnax(Shown()), from_jaxmarl(shots(image, space))):
+        params, agent = env.default_params, env.agents[0]
+        for obs in play(env, lambda obs, t, env=env: np.ones(env.num_agents, np.int32))[0]:
+            np.testing.assert_allclose(obs.features[0], scaled, rtol=1e-6)
+        assert np.all(env.observation_space(agent, params).high >= np.max(space.high) / divisor)
+        found = flatten(env.observation_parts(agent, params), np.asarray(image))
+        np.testing.assert_allclose(found, scaled, rtol=1e-6)
+        assert check_against_original(env, num_episodes=1).num_episodes == 1
+    few = from_gymnax(Shown(), observed=[0, 255])
+    np.testing.assert_allclose(few.reset(jax.random.key(0))[0].features, [[0, 255 / divisor]])
+    highest = few.observation_space("agent_0", few.default_params).high
+    np.testing.assert_allclose(highest, np.full(2, np.max(space.high) / divisor))
+    assert few.observation_parts("agent_0", few.default_params)[0].divisor == divisor
+
+
+def shots(seen, space):
+    """A game of JaxMARL's interface in which everyone sees the same."""
+    game = Pair()
+    game._seen = lambda time: dict.fromkeys(game.agents, seen)
+    game.observation_space = lambda agent: space
+    return game
+
+
+def test_images_are_scaled_also_as_planes_and_in_dictionaries():
+    image = jnp.asarray(PIXELS).reshape(8, 8, 4)
+    space = pixels(shape=image.shape)
+    env = from_jaxmarl(shots(image, space), planes=True)
+    obs, _ = env.reset(jax.random.key(0))
+    np.testing.assert_allclose(obs.features[1], np.asarray(image) / np.float32(255), rtol=1e-6)
+    assert env.observation_space("b", env.default_params).high == 1.0
+
+    seen = {"speed": jnp.array([30.0, 40.0]), "camera": image}
+    speed = types.SimpleNamespace(low=0.0, high=90.0, shape=(2,))
+    both = types.SimpleNamespace(spaces={"speed": speed, "camera": space})
+    env = from_jaxmarl(shots(seen, both))
+    obs, _ = env.reset(jax.random.key(0))
+    expected = np.append(PIXELS.ravel() / np.float32(255), [30.0, 40.0])
+    np.testing.assert_allclose(obs.features[1], expected, rtol=1e-6)
+    parts = env.observation_parts("b", env.default_params)
+    np.testing.assert_allclose(flatten(parts, seen), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="sees 1 arrays, but its observation space has 2 parts"):
+        from_jaxmarl(shots(image, both))
 
 
 # ---- gymnax --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions, read_actions
 from jaxmarl_envs.adapters.incoming.gymnasium_masks import Legal, legal_options
 from jaxmarl_envs.adapters.incoming.returned import shown
-from jaxmarl_envs.observations import Part
+from jaxmarl_envs.observations import Part, is_image
 from jaxmarl_envs.spaces import Box, Space, from_uniform
 
 MASK = "action_mask"
@@ -335,7 +335,7 @@ def _parts(space: Any, path: tuple[Any, ...]) -> Iterator[Part]:
         options, first = (tuple(x.ravel().tolist()) for x in (space.nvec, start))
         yield Part(path, tuple(space.shape), options=options, first=first)
     else:
-        yield Part(path, tuple(space.shape), divisor=255 if _is_image(space) else 1)
+        yield Part(path, tuple(space.shape), divisor=255 if is_image(space) else 1)
 
 
 def _leaves(space: Any) -> list[Any]:
@@ -379,18 +379,12 @@ def _is_box(space: Any) -> bool:
     return isinstance(space, _spaces().Box)
 
 
-def _is_image(space: Any) -> bool:
-    if not _is_box(space) or space.dtype != np.uint8 or len(space.shape) < 2:
-        return False
-    return bool((space.low == 0).all() and (space.high == 255).all())
-
-
 def _scale(space: Any) -> np.ndarray | None:
     """Return by what the flattened numbers of a space are divided, `[D]`; None for nothing."""
     leaves = _leaves(space)
-    if not any(map(_is_image, leaves)):
+    if not any(map(is_image, leaves)):
         return None
-    scales = [np.full(_spaces().flatdim(x), 255 if _is_image(x) else 1) for x in leaves]
+    scales = [np.full(_spaces().flatdim(x), 255 if is_image(x) else 1) for x in leaves]
     return np.concatenate(scales).astype(np.float32)
 
 

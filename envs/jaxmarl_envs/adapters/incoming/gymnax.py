@@ -27,7 +27,7 @@ from jaxmarl_envs.adapters.incoming.compiled import (
 )
 from jaxmarl_envs.adapters.incoming.time_limit import check_limits, earliest, read_ends
 from jaxmarl_envs.core import MEASURES, MultiAgentEnv, Observation, StepResult
-from jaxmarl_envs.observations import Part
+from jaxmarl_envs.observations import Part, is_image
 from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import Box, Discrete, Space, is_known
 
@@ -106,7 +106,8 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     agent's life as `terminated`; one that has only reached its time limit ends it as `truncated`.
     From then on the slot is dead and keeps its last features, and the episode is over when no game
     goes on. What an agent sees is flattened to float32; a discrete observation becomes a one-hot
-    vector. A few environments of gymnax 1.0 leave the bounds of their own observation space.
+    vector, and bytes of an image (a space of uint8 from 0 to 255, at least two axes) numbers from 0
+    to 1. A few environments of gymnax 1.0 leave the bounds of their own observation space.
     Numbers in `info` are metrics, except "discount", "score" and names in `core.MEASURES`.
 
     The parameters are gymnax's own, shared by all agents. The horizon is their
@@ -179,6 +180,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         space = self.game.observation_space(self._default_params)
         width = _flat_bounds(name, space)[0].size
         self._num_symbols = options_of(name, space)
+        self._divisor = 255 if is_image(space) else 1
         self.seen = slice(None) if observed is None else _indices(observed, width)
         self._action_width = self.action_layout(self._default_params).width
         self._action_shape = self.game.action_space(self._default_params).shape
@@ -200,13 +202,14 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         """Return the bounds that gymnax names, flattened, `[D]`."""
         self.agent_index(agent)
         low, high = _flat_bounds(self.name, self.game.observation_space(params))
-        low, high = low[self.seen], high[self.seen]
+        low, high = (bound[self.seen] / self._divisor for bound in (low, high))
         return Box(low, high, low.shape)
 
     def observation_parts(self, agent: str, params: Any) -> tuple[Part, ...]:
         """Return how the agent's features are made: a discrete observation is a symbol."""
         if self._num_symbols is None or not isinstance(self.seen, slice):
-            return super().observation_parts(agent, params)
+            parts = super().observation_parts(agent, params)
+            return tuple(part._replace(divisor=self._divisor) for part in parts)
         return (Part(options=(self._num_symbols,), first=(0,)),)
 
     def action_space(self, agent: str, params: Any) -> Space:
@@ -293,7 +296,8 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         """Flatten one agent's observation, `[D]` float32."""
         if self._num_symbols is not None:
             seen = jax.nn.one_hot(seen, self._num_symbols)
-        return jnp.ravel(seen).astype(jnp.float32)[self.seen]
+        features = jnp.ravel(seen).astype(jnp.float32)[self.seen]
+        return features if self._divisor == 1 else features / self._divisor
 
     def _observe(self, state: LiftedState) -> Observation:
         action_mask = jnp.ones((self.num_agents, self._action_width), bool)

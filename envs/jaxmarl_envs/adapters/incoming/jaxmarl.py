@@ -6,6 +6,7 @@
 JaxMARL is an extra, imported when the first such environment is built; its import takes seconds.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from jaxmarl_envs.adapters.incoming.jaxmarl_build import build
 from jaxmarl_envs.adapters.incoming.jaxmarl_rules import rules_of
 from jaxmarl_envs.adapters.incoming.time_limit import check_limits, earliest, read_ends
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.observations import Part, is_image
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 
@@ -97,8 +99,10 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     * **Metrics.** `won` (SMAX), `deliveries` (Overcooked), `arrived` and `crashed` (JaxNav).
 
     Actions are Discrete, MultiDiscrete or Box, and agents of one environment may differ in that.
-    What an agent sees is flattened to float32. Only the shape of a space and a bound that it names
-    for all elements alike are taken from JaxMARL, and the shape from what it really returns.
+    What an agent sees is flattened to float32, and bytes of an image (a space of uint8 from 0 to
+    255, at least two axes) become numbers from 0 to 1. Else only the shape of a space and a bound
+    that it names for all elements alike are taken from JaxMARL, and the shape from what it really
+    returns.
 
     Args:
         env_id: a JaxMARL id such as "MPE_simple_spread_v3".
@@ -150,6 +154,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
             )
         self._shaped_reward = float(shaped_reward) if has_shaped_reward else None
         self._spaces = [_action_space(name, self.game.action_space(a)) for a in self.game.agents]
+        self._parts = [tuple(_parts(self.game.observation_space(a))) for a in self.game.agents]
         self._shapes, self._state_types = self._look()
         self._shape = tuple(np.max(self._shapes, axis=0).tolist())  # of the widest agent
         self._layout = ActionLayout(dict(zip(self.agents, self._spaces, strict=True)))
@@ -182,7 +187,14 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         slot = self.agent_index(agent)
         space = self.game.observation_space(self.game.agents[slot])
         low, high = (_one_bound(space, name, infinite) for name, infinite in _BOUNDS)
-        return Box(low, high, self._shapes[slot])
+        divisor = max((part.divisor for part in self._parts[slot] if not part.path), default=1)
+        return Box(low / divisor, high / divisor, self._shapes[slot])
+
+    def observation_parts(self, agent: str, params: JaxMARLParams) -> tuple[Part, ...]:
+        """Return the parts of an observation with images, which are scaled."""
+        parts = self._parts[self.agent_index(agent)]
+        has_images = any(part.divisor != 1 for part in parts)
+        return parts if has_images else super().observation_parts(agent, params)
 
     def action_space(self, agent: str, params: JaxMARLParams) -> Space:
         """Return the agent's own action space, flattened."""
@@ -280,6 +292,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     def _features(self, seen: Any) -> list[jax.Array]:
         """Write what each agent sees as an array, unpadded."""
         rows = [jax.tree.leaves(x) for x in self.rules.observations(seen)]
+        rows = list(map(_scaled, rows, self._parts))
         if not self._planes:
             return [
                 jnp.concatenate([jnp.ravel(x) for x in row]).astype(jnp.float32) for row in rows
@@ -300,6 +313,29 @@ def _one_bound(space: Any, name: str, infinite: float) -> float:
     """Read the bound of a JaxMARL space if it is the same for all elements, else infinity."""
     bound = getattr(space, name, infinite)
     return float(bound) if np.ndim(bound) == 0 else infinite
+
+
+def _parts(space: Any, path: tuple[Any, ...] = ()) -> Iterator[Part]:
+    """List the parts of a JaxMARL space in the order of JAX's leaves."""
+    inner = getattr(space, "spaces", None)
+    if inner is None:
+        shape = tuple(np.ravel(getattr(space, "shape", ())).tolist())
+        yield Part(path, shape, divisor=255 if is_image(space) else 1)
+        return
+    for key in sorted(inner) if isinstance(inner, Mapping) else range(len(inner)):
+        yield from _parts(inner[key], (*path, key))
+
+
+def _scaled(row: list[jax.Array], parts: tuple[Part, ...]) -> list[jax.Array]:
+    """Scale the images among the arrays that an agent sees."""
+    if all(part.divisor == 1 for part in parts):
+        return row
+    if len(row) != len(parts):
+        raise ValueError(
+            f"an agent sees {len(row)} arrays, but its observation space has {len(parts)} parts: "
+            "let the space have the form of observations, so that its images can be scaled"
+        )
+    return [x / part.divisor for x, part in zip(row, parts, strict=True)]
 
 
 def _action_space(name: str, space: Any) -> Discrete | MultiDiscrete | Box:
