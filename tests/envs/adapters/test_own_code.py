@@ -146,8 +146,8 @@ def three_in_a_row():
 @pytest.fixture
 def path(tmp_path):
     pytest.importorskip("pettingzoo")
-    (tmp_path / "own_games.py").write_text(CODE)
-    return f"{tmp_path}/own_games.py"
+    (tmp_path / "library_games.py").write_text(CODE)
+    return f"{tmp_path}/library_games.py"
 
 
 def made(name, **kwargs):
